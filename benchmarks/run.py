@@ -1,0 +1,218 @@
+"""Time one step against the raw socket and the peers, in one run; print the table and keep it.
+
+Every contender is two processes, a client and a server, each on a core of its own. All contenders
+of a row are up at once and take turns, several short rounds each, so that what disturbs the machine
+disturbs all of them. A figure is the median over the rounds of the round's p50; ratios are within
+the row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+
+import import_time
+from harness import Pair, hear, pin, spawn, stop
+from payloads import PAYLOADS, Payload
+from table import HEADER, NOTES, Row, line, machine, reference_version, versions
+
+LARGE = 1_000_000
+FLOOR_BUFFER = 4 << 20
+"""Socket buffer of the floor for payloads from `LARGE` bytes on, where it is the faster one."""
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+@dataclass(frozen=True)
+class Settings:
+    rounds: int
+    seconds: float
+    reference_python: str | None
+    client_core: int | None
+    server_core: int | None
+
+
+class Places:
+    """Fresh addresses of one transport."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._numbers = count()
+
+    def address(self, transport: str) -> str:
+        if transport == "tcp":
+            return "127.0.0.1:0"
+        return f"unix://{self._directory}/{next(self._numbers)}.sock"
+
+
+def start_pair(
+    settings: Settings, python: str, script: str, payload: str, address: str, *options: str
+) -> Pair:
+    server = spawn(python, script, "server", payload, address, *options, core=settings.server_core)
+    try:
+        bound = hear(server)["address"]
+        client = spawn(
+            python, script, "client", payload, bound, *options, core=settings.client_core
+        )
+        try:
+            hear(client)
+        except BaseException:
+            stop(client)
+            raise
+    except BaseException:
+        server.terminate()
+        stop(server)
+        raise
+    return Pair(client, server, server.pid)
+
+
+def start_async(settings: Settings, payload: str) -> Pair:
+    script = "peer_async_vector_env.py"
+    client = spawn(sys.executable, script, payload, core=settings.client_core)
+    try:
+        worker = hear(client)["peer_pid"]
+    except BaseException:
+        stop(client)
+        raise
+    pin(worker, settings.server_core)
+    return Pair(client, None, worker)
+
+
+def contenders(
+    settings: Settings, payload: str, transport: str, places: Places
+) -> dict[str, Callable[[], Pair]]:
+    def pair(python: str, script: str, *options: str) -> Callable[[], Pair]:
+        address = places.address(transport)
+        return lambda: start_pair(settings, python, script, payload, address, *options)
+
+    here = sys.executable
+    buffer = FLOOR_BUFFER if PAYLOADS[payload].nbytes >= LARGE else 0
+    starts = {
+        "floor": pair(here, "floor.py", f"--buffer={buffer}"),
+        "rlmesh": pair(here, "rlmesh_pair.py"),
+        "async": lambda: start_async(settings, payload),
+    }
+    if settings.reference_python:
+        starts["reference"] = pair(settings.reference_python, "rlmesh_pair.py")
+    return starts
+
+
+def measure_row(settings: Settings, payload: Payload, transport: str, places: Places) -> Row:
+    with ExitStack() as stack:
+        pairs: dict[str, Pair] = {}
+        for name, start in contenders(settings, payload.key, transport, places).items():
+            pairs[name] = start()
+            stack.callback(pairs[name].stop)
+        for _ in range(settings.rounds):
+            for running in pairs.values():
+                running.round(settings.seconds)
+        figures = {name: running.figures() for name, running in pairs.items()}
+    return Row(payload, transport, figures)
+
+
+def measure_connect(settings: Settings, transport: str, places: Places) -> dict[str, float]:
+    address = places.address(transport)
+    script = "rlmesh_pair.py"
+    server = spawn(sys.executable, script, "server", "floats", address, core=settings.server_core)
+    try:
+        bound = hear(server)["address"]
+        client = spawn(sys.executable, "connect.py", bound, core=settings.client_core)
+        try:
+            return hear(client)
+        finally:
+            stop(client)
+    finally:
+        server.terminate()
+        stop(server)
+
+
+def report(settings: Settings, payloads: list[str], transports: list[str]) -> Iterator[str]:
+    begun = time.monotonic()
+    yield "# Benchmark results\n"
+    yield f"Made by `make bench` on {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC.\n"
+    yield f"* Machine: {machine()}"
+    yield f"* Software: {versions()}"
+    if settings.reference_python:
+        yield f"* Reference: {reference_version(settings.reference_python).strip()}"
+    pinned = "one core for each end" if settings.client_core is not None else "not pinned"
+    yield (
+        f"* Method: {settings.rounds} rounds of {settings.seconds} s a contender, in turn; medians "
+        f"of the rounds; {pinned}\n"
+    )
+    yield "## One step\n"
+    yield HEADER
+    with tempfile.TemporaryDirectory(prefix="rlmesh-bench-") as directory:
+        places = Places(directory)
+        for key in payloads:
+            for transport in transports:
+                yield line(measure_row(settings, PAYLOADS[key], transport, places))
+        yield NOTES
+        yield "## Connect\n"
+        for transport in transports:
+            taken = measure_connect(settings, transport, places)
+            yield (
+                f"* `RemoteEnv(address)` over {transport}: p50 {taken['p50']:.2f} ms, "
+                f"p95 {taken['p95']:.2f} ms of 50 (aim: under 10 ms)"
+            )
+    yield "\n## Import\n"
+    taken = import_time.measure()
+    yield (
+        f"* `import rlmesh` {taken['rlmesh']:.0f} ms, `import numpy` {taken['numpy']:.0f} ms: "
+        f"ratio {taken['rlmesh'] / taken['numpy']:.2f} (aim: at most 2); grpc is "
+        f"{'' if taken['grpc'] else 'not '}in `sys.modules`\n"
+    )
+    yield f"The whole run took {time.monotonic() - begun:.0f} s."
+
+
+@contextmanager
+def results_file(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Collect lines, printing each, and write the file only when the run is complete."""
+    lines: list[str] = []
+
+    def emit(text: str) -> None:
+        print(text, flush=True)
+        lines.append(text)
+
+    yield emit
+    if path is not None:
+        path.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reference-python", help="interpreter that has rlmesh 0.1.0")
+    parser.add_argument("--payload", action="append", choices=PAYLOADS, help="only these rows")
+    parser.add_argument("--transport", action="append", choices=("unix", "tcp"))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.25, help="length of a round")
+    parser.add_argument("--no-pin", action="store_true", help="let the system choose the cores")
+    args = parser.parse_args()
+
+    cores = sorted(os.sched_getaffinity(0))
+    pinned = len(cores) > 1 and not args.no_pin
+    settings = Settings(
+        rounds=args.rounds,
+        seconds=args.seconds,
+        reference_python=args.reference_python,
+        client_core=cores[0] if pinned else None,
+        server_core=cores[1] if pinned else None,
+    )
+    partial = bool(args.payload or args.transport)
+    with results_file(None if partial else RESULTS) as emit:
+        for text in report(
+            settings, args.payload or [*PAYLOADS], args.transport or ["unix", "tcp"]
+        ):
+            emit(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""rlmesh: know how good a policy is, whichever process its simulator lives in.
+
+Serve a simulator with :class:`EnvServer`, drive it from another process with :class:`RemoteEnv` (or
+``rlmesh.numpy.RemoteEnv``), evaluate a policy against it with :func:`run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlmesh import numpy, spaces, specs
+    from rlmesh._version import __version__
+    from rlmesh.envs.options import ServeOptions
+    from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
+    from rlmesh.envs.server import EnvServer
+    from rlmesh.errors import (
+        EnvironmentException,
+        ModelException,
+        ProtocolException,
+        RLMeshException,
+        WorkflowEditionWarning,
+    )
+    from rlmesh.evals.results import EpisodeResult, RunResult
+    from rlmesh.evals.run import RANDOM_SAMPLE, run
+    from rlmesh.values.tensor import Tensor
+    from rlmesh.wire.meta import sanitize_metadata
+
+__all__ = [
+    "RANDOM_SAMPLE",
+    "EnvServer",
+    "EnvironmentException",
+    "EpisodeResult",
+    "ModelException",
+    "ProtocolException",
+    "RLMeshException",
+    "RemoteEnv",
+    "RemoteVectorEnv",
+    "RunResult",
+    "ServeOptions",
+    "Tensor",
+    "WorkflowEditionWarning",
+    "__version__",
+    "numpy",
+    "run",
+    "sanitize_metadata",
+    "spaces",
+    "specs",
+]
+
+if sys.byteorder != "little":
+    raise RuntimeError("rlmesh requires a little-endian host: values travel as they lie in memory")
+
+_HOMES = {
+    "EnvServer": "rlmesh.envs.server",
+    "EnvironmentException": "rlmesh.errors",
+    "EpisodeResult": "rlmesh.evals.results",
+    "ModelException": "rlmesh.errors",
+    "ProtocolException": "rlmesh.errors",
+    "RANDOM_SAMPLE": "rlmesh.evals.run",
+    "RLMeshException": "rlmesh.errors",
+    "RemoteEnv": "rlmesh.envs.remote",
+    "RemoteVectorEnv": "rlmesh.envs.remote",
+    "RunResult": "rlmesh.evals.results",
+    "ServeOptions": "rlmesh.envs.options",
+    "Tensor": "rlmesh.values.tensor",
+    "WorkflowEditionWarning": "rlmesh.errors",
+    "__version__": "rlmesh._version",
+    "run": "rlmesh.evals.run",
+    "sanitize_metadata": "rlmesh.wire.meta",
+}
+_MODULES = frozenset({"numpy", "spaces", "specs"})
+
+
+def __getattr__(name: str) -> Any:
+    # Everything is loaded when first used, so that importing rlmesh costs next to nothing.
+    if name in _MODULES:
+        return importlib.import_module(f"rlmesh.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rlmesh' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

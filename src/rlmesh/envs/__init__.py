@@ -1,0 +1,1 @@
+"""Environments: serving them and driving them from elsewhere."""

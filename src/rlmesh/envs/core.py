@@ -1,0 +1,201 @@
+"""The running part of an env server: one env, one thread, one driving client at a time.
+
+Simulators are bound to the thread that made them (OpenGL, EGL, some physics), so every env method
+runs on one thread, which also reads and answers the driving session: no queue, no lock and no
+thread switch on the hot path. The listener's thread does everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rlmesh.envs.handler import Conformance, EnvHandler
+from rlmesh.envs.hosts import Host
+from rlmesh.envs.options import ServeOptions
+from rlmesh.transport.address import Address
+from rlmesh.transport.listener import Listener
+from rlmesh.transport.service import ServerSession, ServiceName
+from rlmesh.wire import messages
+from rlmesh.wire.contract import contract_to_message
+from rlmesh.wire.handshake import EDITION, answer_hello
+from rlmesh.wire.meta import ARRAY_CAPABILITY
+from rlmesh.wire.status import StatusError
+
+__all__ = ["EnvCore"]
+
+_log = logging.getLogger("rlmesh")
+
+SUBSET_STEP = "subset_step"
+"""Capability of a server whose lanes may be reset and stepped alone."""
+
+
+class EnvCore:
+    """Implements :class:`~rlmesh.transport.service.Service` for one host."""
+
+    name: ServiceName = "env"
+
+    def __init__(
+        self,
+        make_host: Callable[[Callable[[str, str, str], None]], Host],
+        address: Address,
+        options: ServeOptions,
+        *,
+        close_env: bool,
+    ) -> None:
+        conformance = Conformance()
+        self.host = make_host(conformance.report)
+        self._handler = EnvHandler(self.host, conformance)
+        self._contract = contract_to_message(self.host.contract, on_drop=_log_dropped)
+        self._options = options
+        self.token = options.token or ""
+        self.close_env_on_stop = close_env
+        self.thread: threading.Thread | None = None
+        self._sessions: queue.SimpleQueue[ServerSession | None] = queue.SimpleQueue()
+        self._claim = threading.Lock()
+        self._driving: ServerSession | None = None
+        self._stopping = False
+        self._busy = False
+        self._last_request = time.monotonic()
+        self.drained = threading.Event()
+        self.finished = threading.Event()
+        self.listener = Listener(address, self, limit=options.max_message_bytes)
+
+    # The env's thread
+
+    def run(self) -> None:
+        """Serve sessions until told to stop, then close the env. Called once, on the env's thread."""
+        self.thread = threading.current_thread()
+        self._last_request = time.monotonic()
+        self.listener.start()
+        try:
+            while not self._stopping:
+                session = self._sessions.get()
+                if session is None:
+                    break
+                try:
+                    self._drive(session)
+                finally:
+                    session.close()
+                    with self._claim:
+                        if self._driving is session:
+                            self._driving = None
+        finally:
+            self._stopping = True
+            self.drained.set()
+            try:
+                self.listener.stop()
+                if self.close_env_on_stop:
+                    self.host.close()
+            finally:
+                self.finished.set()
+
+    def _drive(self, session: ServerSession) -> None:
+        """Answer one client until it leaves; the hot path."""
+        handler = self._handler
+        handler.begin_session(session.hello)
+        handle, recv, send = handler.handle, session.recv, session.send
+        while not self._stopping:
+            request = recv()
+            if request is None:
+                return
+            self._busy = True
+            header, leaves, last = handle(*request)
+            try:
+                send(header, leaves, last=last)
+            except (OSError, ValueError) as exc:
+                _log.warning("the driving client was dropped: %s", exc)
+                return
+            finally:
+                self._busy = False
+                self._last_request = time.monotonic()
+            if last:
+                return
+
+    # Any thread
+
+    def request_stop(self) -> None:
+        """Ask the env's thread to stop after the running request. Safe in a signal handler."""
+        self._stopping = True
+        driving = self._driving
+        if driving is not None:
+            driving.interrupt()
+        self._sessions.put(None)
+
+    def abandon(self) -> None:
+        """Give up on a request that outlived the drain timeout: free the port and the client."""
+        driving = self._driving
+        if driving is not None:
+            with contextlib.suppress(OSError):
+                driving.close()
+        self.listener.stop()
+
+    def handshake(self, request: bytes) -> bytes:
+        message = _parse(messages.env.HandshakeRequest, request)
+        capabilities = [ARRAY_CAPABILITY]
+        if self.host.partial_step:
+            capabilities.append(SUBSET_STEP)
+        response = answer_hello(
+            "env", message, capabilities=capabilities, contract=self._contract, wants=EDITION
+        )
+        return response.SerializeToString()
+
+    def shutdown(self, request: bytes) -> bytes:
+        reason = _parse(messages.env.ShutdownRequest, request).base.reason
+        response = messages.env.ShutdownResponse()
+        if self._options.remote_shutdown_allowed:
+            response.base.accepted = True
+            response.base.message = f"shutdown accepted: {reason}"
+            self.request_stop()
+        else:
+            response.base.message = "remote shutdown is disabled for this environment endpoint"
+        return response.SerializeToString()
+
+    def join(self, session: ServerSession) -> None:
+        if self._stopping:
+            raise StatusError("UNAVAILABLE", "the environment server is shutting down")
+        with self._claim:
+            driving = self._driving
+            if driving is not None and driving.alive():
+                raise StatusError(
+                    "FAILED_PRECONDITION",
+                    "environment already has an active Join session; only one client may be "
+                    "connected at a time. Close the other client first, or serve another env",
+                )
+            self._driving = session
+        self._sessions.put(session)
+
+    def touch(self) -> None:
+        self._last_request = time.monotonic()
+
+    def tick(self) -> float | None:
+        """Stop when idle for too long."""
+        idle = self._options.idle_timeout_seconds
+        if idle is None or self._stopping:
+            return None
+        if self._busy:
+            return idle
+        left = self._last_request + idle - time.monotonic()
+        if left <= 0:
+            _log.info("no request for %s s: stopping", idle)
+            self.request_stop()
+            return None
+        return left
+
+
+def _parse(kind: Any, data: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(data)
+    except DecodeError as exc:
+        raise StatusError("INVALID_ARGUMENT", f"not a {kind.DESCRIPTOR.name}: {exc}") from None
+
+
+def _log_dropped(path: str, detail: str) -> None:
+    _log.warning("env metadata %s is not sent to clients: %s", path, detail)

@@ -1,0 +1,370 @@
+"""The envs a server can hold, behind one face: a single env, a list of lanes, a vector env."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlmesh.spaces import Space, Tuple, from_gymnasium_space
+from rlmesh.values import Codec, Policy, compile_codec
+from rlmesh.wire.contract import AutoresetMode, EnvContract
+from rlmesh.wire.status import EnvErrorCode, EnvFault
+
+__all__ = ["Host", "HostStep", "LanesHost", "ScalarHost", "checked_env", "split_reset", "split_step"]
+
+Report = Callable[[str, str, str], None]
+Leaves = list[Any]
+
+
+HostStep = tuple[
+    Leaves, Sequence[float], Sequence[bool], Sequence[bool], Mapping[str, Any]
+]
+"""One step, ready for the wire: leaves, rewards, terminated, truncated (one per lane), info."""
+
+
+class Host(Protocol):
+    """An env as the server sees it. Every method runs on the env's thread."""
+
+    contract: EnvContract
+    lanes: int
+    partial_reset: bool
+    """Whether some lanes may be reset while others go on."""
+    partial_step: bool
+    """Whether some lanes may be stepped alone."""
+    rolls: bool
+    """Whether the step after a lane's last one is a reset (NEXT_STEP autoreset)."""
+
+    def reset(
+        self, lanes: Sequence[int] | None, seeds: Sequence[int], options: Mapping[str, Any] | None
+    ) -> tuple[Leaves, Mapping[str, Any]]:
+        """Reset ``lanes`` (None: all). ``seeds`` is empty, one base seed, or one per lane reset."""
+        ...
+
+    def step(self, lanes: Sequence[int] | None, leaves: Sequence[memoryview]) -> HostStep:
+        """Step ``lanes`` (None: all); EnvFault INVALID_ACTION refuses the action."""
+        ...
+
+    def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
+        """Return the part of a step's info that belongs to the lane's ended episode."""
+        ...
+
+    def render(self, lane: int) -> Any:
+        """Return the lane's frame as the env gives it, or None."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def checked_env(env: Any, what: str = "env") -> Any:
+    """Return ``env`` if it has the surface of a gymnasium env; TypeError names what is missing."""
+    for name in ("reset", "step", "close"):
+        if not callable(getattr(env, name, None)):
+            raise TypeError(
+                f"{what} must have a '{name}' method, got {type(env).__name__}; "
+                "pass an env instance with the gymnasium surface"
+            )
+    return env
+
+
+def read_space(env: Any, name: str) -> Space:
+    """Return a space of ``env`` as an rlmesh space; the error names the attribute."""
+    space = getattr(env, name, None)
+    if space is None:
+        raise TypeError(
+            f"env must have {name} (an rlmesh, gymnasium or gym space), {type(env).__name__} has none"
+        )
+    try:
+        return from_gymnasium_space(space)
+    except (TypeError, ValueError) as exc:
+        raise type(exc)(f"{name} of {type(env).__name__}: {exc}") from None
+
+
+def read_metadata(env: Any) -> dict[str, Any]:
+    """Return the env's metadata as a dict with string keys."""
+    metadata: Any = getattr(env, "metadata", None)
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(
+            f"metadata of {type(env).__name__}: expected a mapping, got {type(metadata).__name__}"
+        )
+    return {str(key): value for key, value in metadata.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def read_id(env: Any) -> str:
+    """Return ``env.spec.id``, or the placeholder the protocol uses."""
+    identity = getattr(getattr(env, "spec", None), "id", None)
+    return identity if isinstance(identity, str) and identity else "UnknownEnv-v1"
+
+
+def read_render_mode(env: Any) -> str | None:
+    """Return the env's render mode, if it is text."""
+    mode = getattr(env, "render_mode", None)
+    return mode if isinstance(mode, str) else None
+
+
+def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
+    """Return (observation, info) of what a reset returned; info is {} where it gave none.
+
+    A bare observation of a two-item Tuple space may look like (observation, info); it is taken as
+    that only if its first item is itself a pair.
+    """
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):  # pyright: ignore[reportUnknownArgumentType]
+        pair: tuple[Any, Any] = result
+        ambiguous = isinstance(space, Tuple) and len(space.spaces) == 2
+        if not ambiguous or (isinstance(pair[0], (tuple, list)) and len(pair[0]) == 2):  # pyright: ignore[reportUnknownArgumentType]
+            return pair
+    return result, {}
+
+
+def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+    """Return the five parts of a step; a legacy 4-tuple's done is terminated."""
+    if isinstance(result, tuple):
+        parts: tuple[Any, ...] = result
+        if len(parts) == 5:
+            return parts  # pyright: ignore[reportReturnType]
+        if len(parts) == 4:
+            observation, reward, done, info = parts
+            return observation, reward, done, False, info
+        got = f"a tuple of {len(parts)}"
+    else:
+        got = type(result).__name__
+    raise TypeError(
+        f"env.step must return a 4- or 5-tuple (observation, reward, terminated, truncated, info), "
+        f"got {got}"
+    )
+
+
+def reset_arguments(seed: Any, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the keywords to call reset with: only those given, so that old envs keep working."""
+    arguments: dict[str, Any] = {}
+    if seed is not None:
+        arguments["seed"] = seed
+    if options is not None:
+        arguments["options"] = dict(options)
+    return arguments
+
+
+def build_codecs(contract: EnvContract, report: Report) -> tuple[Codec, Codec]:
+    """Return the action decoder and the observation encoder of a server."""
+    policy = Policy.from_environment()
+    action = compile_codec(
+        contract.action_space,
+        "action",
+        policy=policy,
+        report=report,
+        encode_checked=False,
+        decode_checked=True,
+    )
+    observation = compile_codec(
+        contract.observation_space, "observation", policy=policy, report=report, lenient=True
+    )
+    return action, observation
+
+
+def invalid_action(exc: ValueError) -> EnvFault:
+    """Return the refusal of an action that does not fit; the env was not touched."""
+    return EnvFault(EnvErrorCode.INVALID_ACTION, str(exc))
+
+
+_FLAGS = ((False,), (True,))
+
+
+class ScalarHost:
+    """One env."""
+
+    lanes = 1
+    partial_reset = False
+    partial_step = False
+    rolls = False
+
+    def __init__(self, env: Any, report: Report) -> None:
+        self.env = checked_env(env)
+        self.contract = EnvContract(
+            id=read_id(env),
+            observation_space=read_space(env, "observation_space"),
+            action_space=read_space(env, "action_space"),
+            render_mode=read_render_mode(env),
+            autoreset_mode=AutoresetMode.DISABLED,
+            metadata=read_metadata(env),
+        )
+        self._action, self._observation = build_codecs(self.contract, report)
+
+    def reset(
+        self, lanes: Sequence[int] | None, seeds: Sequence[int], options: Mapping[str, Any] | None
+    ) -> tuple[Leaves, Mapping[str, Any]]:
+        result = self.env.reset(**reset_arguments(seeds[0] if seeds else None, options))
+        observation, info = split_reset(result, self.contract.observation_space)
+        return self._observation.encode(observation), info
+
+    def step(self, lanes: Sequence[int] | None, leaves: Sequence[memoryview]) -> HostStep:
+        try:
+            action = self._action.decode(leaves)
+        except ValueError as exc:
+            raise invalid_action(exc) from None
+        result = self.env.step(action)
+        if type(result) is not tuple or len(result) != 5:
+            result = split_step(result)
+        observation, reward, terminated, truncated, info = result
+        return (
+            self._observation.encode(observation),
+            (float(reward),),
+            _FLAGS[bool(terminated)],
+            _FLAGS[bool(truncated)],
+            info,
+        )
+
+    def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
+        return info
+
+    def render(self, lane: int) -> Any:
+        return self.env.render() if callable(getattr(self.env, "render", None)) else None
+
+    def close(self) -> None:
+        self.env.close()
+
+
+class LanesHost:
+    """A list of single envs, each a lane of its own: reset and stepped alone or together."""
+
+    partial_reset = True
+    partial_step = True
+    rolls = False
+
+    def __init__(self, envs: Sequence[Any], report: Report) -> None:
+        if not envs:
+            raise ValueError("expected at least one env to serve as a lane, got an empty list")
+        for lane, env in enumerate(envs):
+            checked_env(env, f"env {lane}")
+            if hasattr(env, "num_envs"):
+                raise TypeError(
+                    f"env {lane} is a vector env ({type(env).__name__}); lanes must be single envs. "
+                    "Serve the vector env itself, not a list of them"
+                )
+        self.envs = list(envs)
+        self.lanes = len(self.envs)
+        first = self.envs[0]
+        self.contract = EnvContract(
+            id=read_id(first),
+            observation_space=read_space(first, "observation_space"),
+            action_space=read_space(first, "action_space"),
+            num_envs=self.lanes,
+            render_mode=read_render_mode(first),
+            autoreset_mode=AutoresetMode.DISABLED,
+            metadata=read_metadata(first),
+        )
+        for lane, env in enumerate(self.envs[1:], 1):
+            for name in ("observation_space", "action_space"):
+                space, expected = read_space(env, name), getattr(self.contract, name)
+                if space != expected:
+                    raise ValueError(
+                        f"env {lane}: {name} is {space!r}, expected {expected!r} as in env 0; lanes "
+                        "share their spaces"
+                    )
+        self._action, self._observation = build_codecs(self.contract, report)
+
+    def reset(
+        self, lanes: Sequence[int] | None, seeds: Sequence[int], options: Mapping[str, Any] | None
+    ) -> tuple[Leaves, Mapping[str, Any]]:
+        indices = range(self.lanes) if lanes is None else lanes
+        expanded = expand_seeds(seeds, len(indices))
+        observations: list[Any] = []
+        infos: list[Mapping[str, Any]] = []
+        for lane, seed in zip(indices, expanded, strict=True):
+            result = self.envs[lane].reset(**reset_arguments(seed, options))
+            observation, info = split_reset(result, self.contract.observation_space)
+            observations.append(observation)
+            infos.append(info)
+        return self._observation.encode_rows(observations), self._merge(indices, infos)
+
+    def step(self, lanes: Sequence[int] | None, leaves: Sequence[memoryview]) -> HostStep:
+        indices = range(self.lanes) if lanes is None else lanes
+        try:
+            actions = self._action.decode_rows(leaves, len(indices))
+        except ValueError as exc:
+            raise invalid_action(exc) from None
+        observations: list[Any] = []
+        rewards: list[float] = []
+        terminated: list[bool] = []
+        truncated: list[bool] = []
+        infos: list[Mapping[str, Any]] = []
+        for lane, action in zip(indices, actions, strict=True):
+            observation, reward, ended, cut, info = split_step(self.envs[lane].step(action))
+            observations.append(observation)
+            rewards.append(float(reward))
+            terminated.append(bool(ended))
+            truncated.append(bool(cut))
+            infos.append(info)
+        return (
+            self._observation.encode_rows(observations),
+            rewards,
+            terminated,
+            truncated,
+            self._merge(indices, infos),
+        )
+
+    def _merge(
+        self, indices: Sequence[int], infos: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
+        """Return one map in gymnasium's vector form: a list per key, and ``_key`` says whose."""
+        merged: dict[str, Any] = {}
+        for lane, info in zip(indices, infos, strict=True):
+            for key, value in info.items():
+                name = str(key)
+                if name not in merged:
+                    merged[name] = [None] * self.lanes
+                    merged[f"_{name}"] = [False] * self.lanes
+                merged[name][lane] = value
+                merged[f"_{name}"][lane] = True
+        return merged
+
+    def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
+        return lane_info(info, lane)
+
+    def render(self, lane: int) -> Any:
+        env = self.envs[lane]
+        return env.render() if callable(getattr(env, "render", None)) else None
+
+    def close(self) -> None:
+        failures: list[BaseException] = []
+        for env in self.envs:
+            try:
+                env.close()
+            except Exception as exc:
+                failures.append(exc)
+        if failures:
+            raise failures[0]
+
+
+def expand_seeds(seeds: Sequence[int], lanes: int) -> Sequence[int | None]:
+    """Return one seed per lane; a single seed is a base, as gymnasium's vector envs take it."""
+    if not seeds:
+        return [None] * lanes
+    if len(seeds) == 1:
+        return [seeds[0] + lane for lane in range(lanes)]
+    if len(seeds) != lanes:
+        raise EnvFault(
+            EnvErrorCode.INVALID_ACTION,
+            f"expected no seed, one base seed or {lanes} seeds (one per lane reset), got {len(seeds)}",
+        )
+    return seeds
+
+
+def lane_info(info: Mapping[str, Any], lane: int) -> dict[str, Any]:
+    """Return a lane's own entries of a vector info map (``key`` where ``_key`` marks the lane)."""
+    own: dict[str, Any] = {}
+    for key, value in info.items():
+        mask = info.get(f"_{key}")
+        if mask is None or isinstance(mask, Mapping) or not _marked(mask, lane):
+            continue
+        own[key] = lane_info(value, lane) if isinstance(value, Mapping) else value[lane]  # pyright: ignore[reportUnknownArgumentType]
+    return own
+
+
+def _marked(mask: Any, lane: int) -> bool:
+    try:
+        return bool(np.asarray(mask)[lane])
+    except (IndexError, TypeError, ValueError):
+        return False

@@ -1,0 +1,83 @@
+"""`ServeOptions`: how long a server lives and who may use it."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
+
+__all__ = ["ServeOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Lifecycle of a served env or model. Keyword-only and immutable.
+
+    Attributes:
+        idle_timeout_seconds: stop after that long without a request. Armed when the server starts,
+            restarted by every request, held by a running one. None (default): never.
+        drain_timeout_seconds: how long :meth:`EnvServer.shutdown` waits for a running request. None
+            (default): as long as it takes.
+        close_timeout_seconds: how long it then waits for the env's ``close``. None (default): as
+            long as it takes.
+        allow_remote_shutdown: honour a client's ``shutdown()``. Off by default; the environment
+            variable ``RLMESH_ALLOW_REMOTE_SHUTDOWN=1`` turns it on as well.
+        token: bearer token that every request must show. None or ``""`` (default): no
+            authentication.
+        max_message_bytes: largest single message accepted or sent. Default 256 MiB.
+
+    Raises:
+        ValueError: a timeout or the message limit is not positive and finite.
+        TypeError: a value of the wrong type.
+
+    Example:
+        >>> ServeOptions(idle_timeout_seconds=300, token="s3cret").idle_timeout_seconds
+        300
+    """
+
+    idle_timeout_seconds: float | None = None
+    drain_timeout_seconds: float | None = None
+    close_timeout_seconds: float | None = None
+    allow_remote_shutdown: bool = False
+    token: str | None = None
+    max_message_bytes: int = DEFAULT_MESSAGE_LIMIT
+
+    def __post_init__(self) -> None:
+        for name in ("idle_timeout_seconds", "drain_timeout_seconds", "close_timeout_seconds"):
+            check_seconds(name, getattr(self, name))
+        limit = self.max_message_bytes
+        if isinstance(limit, bool) or not isinstance(limit, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"max_message_bytes must be an int, got {type(limit).__name__}")
+        if limit <= 0:
+            raise ValueError(f"max_message_bytes must be positive, got {limit}")
+        if self.token is not None and not isinstance(self.token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"token must be a str or None, got {type(self.token).__name__}")
+
+    @property
+    def remote_shutdown_allowed(self) -> bool:
+        """Whether a client may stop the server, by option or by environment variable."""
+        return self.allow_remote_shutdown or os.environ.get("RLMESH_ALLOW_REMOTE_SHUTDOWN") == "1"
+
+    def __repr__(self) -> str:
+        shown = "'***'" if self.token else "None"
+        return (
+            f"ServeOptions(idle_timeout_seconds={self.idle_timeout_seconds}, "
+            f"drain_timeout_seconds={self.drain_timeout_seconds}, "
+            f"close_timeout_seconds={self.close_timeout_seconds}, "
+            f"allow_remote_shutdown={self.allow_remote_shutdown}, token={shown}, "
+            f"max_message_bytes={self.max_message_bytes})"
+        )
+
+
+def check_seconds(name: str, value: float | None) -> None:
+    """Raise unless ``value`` is None or a positive, finite number of seconds."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name} must be a number of seconds or None, got {type(value).__name__}")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(
+            f"{name} must be positive and finite, got {value}; None waits without a bound"
+        )

@@ -1,0 +1,62 @@
+"""rlmesh bound to NumPy: array leaves are writable ``numpy.ndarray``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
+from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
+from rlmesh.spaces import Space
+from rlmesh.values import NUMPY
+from rlmesh.values.frameworks import to_host
+
+__all__ = [
+    "RemoteEnv",
+    "RemoteVectorEnv",
+    "asarray",
+    "ensure_available",
+    "from_array",
+    "space_from_spec",
+]
+
+
+class RemoteEnv(_RemoteEnv):
+    __doc__ = _RemoteEnv.__doc__
+    _framework = NUMPY
+
+
+class RemoteVectorEnv(_RemoteVectorEnv):
+    __doc__ = _RemoteVectorEnv.__doc__
+    _framework = NUMPY
+
+
+def ensure_available() -> None:
+    """Raise ImportError if NumPy is missing; it never is, as rlmesh depends on it."""
+
+
+def space_from_spec(spec: Space) -> Space:
+    """Return ``spec`` as a space whose samples are NumPy arrays."""
+    return spec.bound_to(NUMPY)
+
+
+def asarray(value: Any) -> np.ndarray[Any, Any]:
+    """Return a Tensor, array or number as a writable array of its own; numbers become 0-d."""
+    return np.array(to_host(value))
+
+
+def from_array(array: Any) -> Any:
+    """Return ``array`` as rlmesh carries it: a :class:`~rlmesh.Tensor`, or a number if 0-d.
+
+    Raises:
+        TypeError: ``array`` is no NumPy array or scalar.
+    """
+    from rlmesh.values.tensor import Tensor
+
+    if isinstance(array, np.generic):
+        return array.item()
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_array expects a numpy.ndarray, got {type(array).__name__}")
+    data: np.ndarray[Any, Any] = array
+    return data.item() if data.ndim == 0 else Tensor(data, data.shape, data.dtype)

@@ -1,0 +1,1 @@
+"""Moving messages: addresses, the two doors of one port, channels and sessions."""

@@ -1,0 +1,310 @@
+"""Frames of the native door: a protobuf header, and the value leaves beside it.
+
+A frame is little-endian::
+
+    u32 header bytes | u16 kind | u16 leaf count | u64 body bytes      (16 bytes)
+    u64 per leaf: its byte length
+    header: one serialised protobuf message, its SpaceValue leaves left out
+    zero padding to a multiple of 16
+    body: the leaves, each starting at a multiple of 16
+
+``sendmsg`` gathers the leaves where they lie. ``recv_into`` fills one fresh buffer that the decoded
+arrays will live in, so a frame is copied once by the kernel and never by us. The buffer is sized
+after the previous frame, hence one system call per small frame.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlmesh.errors import ProtocolException
+
+__all__ = [
+    "DEFAULT_MESSAGE_LIMIT",
+    "Frame",
+    "FrameKind",
+    "FrameSocket",
+    "LeafBuffer",
+    "encode_frame",
+    "encode_plain_frame",
+    "parse_frame",
+]
+
+DEFAULT_MESSAGE_LIMIT = 256 * 1024 * 1024
+"""Bytes a single message may take, both ways (the published protocol's limit)."""
+
+LeafBuffer = Any
+"""A C-contiguous buffer with ``nbytes``: an ``ndarray`` or a ``memoryview``."""
+
+_PREFIX = struct.Struct("<IHHQ")
+_ALIGN = 16
+_PADDING = tuple(bytes(n) for n in range(_ALIGN))
+_SMALL = 16 * 1024  # up to here one joined send is cheaper than a gathered one
+_SLACK = 256  # room for a header that grows a little between two frames
+_MAX_IOV = 512
+_LENGTH = struct.Struct("<Q")
+_LENGTHS = tuple(struct.Struct(f"<{n}Q") for n in range(64))
+
+
+class FrameKind(IntEnum):
+    """What a frame carries."""
+
+    HANDSHAKE = 1
+    JOIN = 2
+    SHUTDOWN = 3
+    STATUS = 4
+    """Refusal or transport-level failure: a UTF-8 ``CODE\\nmessage`` header, no body."""
+
+
+class Frame(NamedTuple):
+    """A frame, taken apart; ``leaves`` are writable views over the frame's own buffer."""
+
+    kind: int
+    header: bytes
+    leaves: list[memoryview]
+
+
+def _lengths_struct(count: int) -> struct.Struct:
+    return _LENGTHS[count] if count < len(_LENGTHS) else struct.Struct(f"<{count}Q")
+
+
+def encode_frame(
+    kind: int, header: bytes, leaves: Sequence[LeafBuffer] = ()
+) -> tuple[list[LeafBuffer], int]:
+    """Return the frame as buffers to be sent one after the other, and its size in bytes."""
+    count = len(leaves)
+    lengths = [leaf.nbytes for leaf in leaves]
+    head = 8 * count + len(header)
+    padding = _PADDING[-head % _ALIGN]
+    parts: list[LeafBuffer] = [b"", b"", header, padding]
+    body = 0
+    for leaf, length in zip(leaves, lengths):  # noqa: B905 - made from it just above
+        parts.append(leaf)
+        pad = -length % _ALIGN
+        if pad:
+            parts.append(_PADDING[pad])
+        body += length + pad
+    parts[0] = _PREFIX.pack(len(header), kind, count, body)
+    parts[1] = _lengths_struct(count).pack(*lengths)
+    return parts, _PREFIX.size + head + len(padding) + body
+
+
+def encode_plain_frame(kind: int, header: bytes) -> bytes:
+    """Return a frame without leaves as one piece."""
+    return b"".join(encode_frame(kind, header)[0])
+
+
+def parse_frame(data: bytes | bytearray, limit: int) -> tuple[Frame, int] | None:
+    """Return the first frame of ``data``, which carries no leaves, and its size; None if cut short.
+
+    Raises:
+        ProtocolException: the frame is over ``limit`` bytes or carries leaves.
+    """
+    if len(data) < _PREFIX.size:
+        return None
+    header_len, kind, count, body_len = _PREFIX.unpack_from(data)
+    end = _PREFIX.size + header_len
+    total = end + (-end % _ALIGN)
+    if total > limit or count or body_len:
+        raise ProtocolException(f"received a frame of {total + body_len} bytes, expected no more "
+                                f"than {limit} and no values before a session is open")
+    if len(data) < total:
+        return None
+    return Frame(kind, bytes(data[_PREFIX.size : end]), []), total
+
+
+class FrameSocket:
+    """Frames over a connected stream socket, in blocking mode.
+
+    Args:
+        sock: a connected TCP or unix stream socket; owned from here on.
+        limit: largest frame accepted or sent, in bytes.
+        timeout: seconds a :meth:`recv` or :meth:`send` may take in all; None waits for ever.
+
+    Raises:
+        ConnectionError: the peer closed or reset the connection.
+        TimeoutError: ``timeout`` passed.
+        ProtocolException: the bytes are no frame, or a frame over ``limit``.
+    """
+
+    __slots__ = ("_expect", "_pending", "_timeout", "limit", "sock")
+
+    def __init__(
+        self, sock: socket.socket, *, limit: int = DEFAULT_MESSAGE_LIMIT, pending: bytes = b""
+    ) -> None:
+        self.sock = sock
+        self.limit = limit
+        self._timeout: float | None = None
+        self._expect = 4096
+        self._pending = pending
+        sock.setblocking(True)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Bound every following :meth:`send` and :meth:`recv`; None waits for ever.
+
+        The bound is the kernel's (SO_RCVTIMEO), which costs no system call per frame, whereas
+        ``socket.settimeout`` polls before every read and write.
+        """
+        self._timeout = seconds
+        value = _timeval(seconds)
+        self.sock.settimeout(None)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def send(self, kind: int, header: bytes, leaves: Sequence[LeafBuffer] = ()) -> None:
+        """Send one frame."""
+        parts, total = encode_frame(kind, header, leaves)
+        if total > self.limit:
+            raise ValueError(
+                f"message of {total} bytes is over the limit of {self.limit} bytes; raise "
+                "max_message_bytes on both ends or send less (a smaller camera, fewer lanes)"
+            )
+        try:
+            if total <= _SMALL:
+                data = b"".join(parts)
+                sent = self.sock.send(data)
+                if sent != total:
+                    self._send_rest([data], sent)
+            else:
+                sent = self.sock.sendmsg(parts[:_MAX_IOV])
+                if sent != total:
+                    self._send_rest(parts, sent)
+        except BlockingIOError:
+            raise self._timed_out("send") from None
+
+    def _send_rest(self, parts: Sequence[LeafBuffer], sent: int) -> None:
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        views = [memoryview(part).cast("B") for part in parts]
+        while views:
+            while views and sent >= views[0].nbytes:
+                sent -= views.pop(0).nbytes
+            if not views:
+                return
+            views[0] = views[0][sent:]
+            sent = self.sock.sendmsg(views[:_MAX_IOV])
+            if deadline is not None and time.monotonic() > deadline:
+                raise self._timed_out("send")
+
+    def expect(self, magic: bytes) -> None:
+        """Read exactly ``magic``; ProtocolException if the peer says something else."""
+        got = b""
+        while len(got) < len(magic):
+            data = self.sock.recv(len(magic) - len(got))
+            if not data:
+                raise ConnectionResetError("connection closed by the peer")
+            got += data
+            if not magic.startswith(got):
+                raise ProtocolException(f"expected {magic!r}, got {got!r}")
+
+    def recv(self) -> tuple[int, bytes, list[memoryview]]:
+        """Receive one frame (kind, header, leaves); blocks until it is whole."""
+        view = memoryview(_allocate(self._expect))
+        try:
+            have = self._take_pending(view) if self._pending else self.sock.recv_into(view)
+            if not have:
+                raise ConnectionResetError("connection closed by the peer")
+            if have < _PREFIX.size:
+                have = self._fill(view, have, _PREFIX.size)
+            header_len, kind, count, body_len = _PREFIX.unpack_from(view)
+            start = _PREFIX.size + 8 * count
+            end = start + header_len
+            body = end + (-end % _ALIGN)
+            total = body + body_len
+            if total != have:
+                view = self._complete(view, have, total)
+        except BlockingIOError:
+            raise self._timed_out("recv") from None
+        self._expect = total + _SLACK
+        if not count:
+            return kind, bytes(view[start:end]), []
+        if count == 1:
+            (length,) = _LENGTH.unpack_from(view, _PREFIX.size)
+            if body + length + (-length % _ALIGN) == total:
+                return kind, bytes(view[start:end]), [view[body : body + length]]
+        return kind, bytes(view[start:end]), _slice_body(view, count, body, total)
+
+    def _complete(self, view: memoryview, have: int, total: int) -> memoryview:
+        """Read on until ``total`` bytes are there, or put aside what came after them."""
+        if total > self.limit:
+            raise ProtocolException(
+                f"received a frame of {total} bytes, over the limit of {self.limit} bytes; "
+                "raise max_message_bytes on both ends, or the peer does not speak this protocol"
+            )
+        if have > total:
+            self._pending = bytes(view[total:have])
+            return view
+        if total > view.nbytes:
+            grown = memoryview(_allocate(total))
+            grown[:have] = view[:have]
+            view = grown
+        self._fill(view, have, total)
+        return view
+
+    def _take_pending(self, view: memoryview) -> int:
+        taken = self._pending[: view.nbytes]
+        self._pending = self._pending[len(taken) :]
+        view[: len(taken)] = taken
+        return len(taken)
+
+    def _fill(self, view: memoryview, have: int, need: int) -> int:
+        """Read until exactly ``need`` bytes are there."""
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while have < need:
+            if self._pending:
+                have += self._take_pending(view[have:need])
+                continue
+            got = self.sock.recv_into(view[have:need], 0, socket.MSG_WAITALL)
+            if not got:
+                raise ConnectionResetError("connection closed by the peer in the middle of a frame")
+            have += got
+            if deadline is not None and have < need and time.monotonic() > deadline:
+                raise self._timed_out("recv")
+        return have
+
+    def _timed_out(self, what: str) -> TimeoutError:
+        return TimeoutError(f"{what} took more than {self._timeout:.3g} s")
+
+    def close(self) -> None:
+        """Close the socket; a peer or another thread blocked on it wakes up."""
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.sock.close()
+
+
+def _allocate(size: int) -> bytearray | np.ndarray[Any, Any]:
+    """Return a fresh writable buffer; a large one is not zeroed, as a bytearray would be."""
+    return bytearray(size) if size <= _SMALL else np.empty(size, np.uint8)
+
+
+def _slice_body(view: memoryview, count: int, body: int, total: int) -> list[memoryview]:
+    lengths = _lengths_struct(count).unpack_from(view, _PREFIX.size)
+    leaves: list[memoryview] = []
+    at = body
+    for length in lengths:
+        if length > total - at:
+            raise ProtocolException("malformed frame: the leaves are longer than the body")
+        leaves.append(view[at : at + length])
+        at += length + (-length % _ALIGN)
+    if at != total:
+        raise ProtocolException("malformed frame: the leaves do not fill the body")
+    return leaves
+
+
+def _timeval(seconds: float | None) -> bytes:
+    if seconds is None:
+        return struct.pack("@ll", 0, 0)
+    whole = int(seconds)
+    micros = max(int((seconds - whole) * 1e6), 0 if whole else 1)
+    return struct.pack("@ll", whole, micros)

@@ -1,0 +1,291 @@
+"""The gRPC door: published rlmesh clients, health probes, anything that speaks HTTP/2.
+
+grpcio cannot take over an accepted connection, so its server listens on a private unix socket and a
+small relay carries the bytes. Both start with the first HTTP/2 connection; until then grpc is not
+imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import queue
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from rlmesh.transport.framing import LeafBuffer
+from rlmesh.transport.service import Message, Service
+from rlmesh.wire.leaves import detach_request, merge_response
+from rlmesh.wire.status import StatusError
+
+__all__ = ["PREFACE", "GrpcDoor"]
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What an HTTP/2 client sends first (RFC 9113, section 3.4)."""
+
+_SERVICE_NAMES = {"env": "rlmesh.env.v1.EnvService", "model": "rlmesh.model.v1.ModelService"}
+_CHUNK = 256 * 1024
+_WORKERS = 32
+
+
+class GrpcDoor:
+    """Adopts HTTP/2 connections; starts its server with the first."""
+
+    def __init__(self, service: Service, *, limit: int) -> None:
+        self._service = service
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._server: Any = None
+        self._folder: str | None = None
+        self._sockets: set[socket.socket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def adopt(self, sock: socket.socket, greeting: bytes) -> None:
+        """Take over a connection that opened with :data:`PREFACE`; returns at once."""
+        sock.setblocking(True)
+        self._spawn(self._relay, sock, greeting)
+
+    def close(self) -> None:
+        """End every connection and stop the server."""
+        with self._lock:
+            self._closed = True
+            server, folder = self._server, self._folder
+        if server is not None:
+            server.stop(grace=0.2).wait()
+        with self._lock:
+            for sock in self._sockets:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+            threads = list(self._threads)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(5.0)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _spawn(self, target: Any, *args: Any) -> threading.Thread:
+        def run() -> None:
+            try:
+                target(*args)
+            finally:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=run, name="rlmesh-grpc-relay", daemon=True)
+        with self._lock:
+            self._threads.add(thread)
+        thread.start()
+        return thread
+
+    def _relay(self, outer: socket.socket, greeting: bytes) -> None:
+        inner = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with self._lock:
+            self._sockets |= {outer, inner}
+        try:
+            inner.connect(self._ensure_server())
+            inner.sendall(greeting)
+            back = self._spawn(_pump, inner, outer)
+            _pump(outer, inner)
+            back.join()
+        except OSError:
+            pass
+        finally:
+            with self._lock:
+                self._sockets -= {outer, inner}
+            outer.close()
+            inner.close()
+
+    def _ensure_server(self) -> str:
+        with self._lock:
+            if self._closed:
+                raise ConnectionAbortedError("the server is shutting down")
+            if self._server is None:
+                self._folder = tempfile.mkdtemp(prefix="rlmesh-")
+                self._server = _start_server(self._service, self._path(), self._limit)
+            return self._path()
+
+    def _path(self) -> str:
+        return os.path.join(str(self._folder), "grpc.sock")
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Copy bytes until either end closes, then close the other way too."""
+    buffer = bytearray(_CHUNK)
+    view = memoryview(buffer)
+    try:
+        while True:
+            got = source.recv_into(buffer)
+            if not got:
+                break
+            sink.sendall(view[:got])
+    except OSError:
+        pass
+    for sock in (source, sink):
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _start_server(service: Service, path: str, limit: int) -> Any:
+    import grpc
+
+    server = grpc.server(
+        futures.ThreadPoolExecutor(_WORKERS, thread_name_prefix="rlmesh-grpc"),
+        options=[
+            ("grpc.max_receive_message_length", limit),
+            ("grpc.max_send_message_length", limit),
+        ],
+    )
+    handlers = _Handlers(service)
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                _SERVICE_NAMES[service.name],
+                {
+                    "Handshake": grpc.unary_unary_rpc_method_handler(handlers.handshake),
+                    "Join": grpc.stream_stream_rpc_method_handler(handlers.join),
+                    "Shutdown": grpc.unary_unary_rpc_method_handler(handlers.shutdown),
+                },
+            ),
+            grpc.method_handlers_generic_handler(
+                "grpc.health.v1.Health",
+                {
+                    "Check": grpc.unary_unary_rpc_method_handler(handlers.health_check),
+                    "Watch": grpc.unary_stream_rpc_method_handler(handlers.health_watch),
+                },
+            ),
+        )
+    )
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    return server
+
+
+class _Handlers:
+    """The rpc methods; requests and responses are raw bytes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def handshake(self, request: bytes, context: Any) -> bytes:
+        self._admit(context)
+        return self._guarded(self._service.handshake, request, context)
+
+    def shutdown(self, request: bytes, context: Any) -> bytes:
+        self._admit(context)
+        return self._guarded(self._service.shutdown, request, context)
+
+    def join(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        self._admit(context)
+        # A published client sends nothing before it has the response headers (wire.md 8.2).
+        context.send_initial_metadata(())
+        session = GrpcSession(context, self._service.name)
+        context.add_callback(session.interrupt)
+        self._guarded(self._service.join, session, context)
+        try:
+            for request in requests:
+                response = session.exchange(request)
+                if response is None:
+                    return
+                yield response
+                if session.ended:
+                    return
+        finally:
+            session.interrupt()
+
+    def health_check(self, request: bytes, context: Any) -> bytes:
+        self._service.touch()
+        return _health(request, context)
+
+    def health_watch(self, request: bytes, context: Any) -> Iterator[bytes]:
+        yield _health(request, context)
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        ended.wait()
+
+    def _admit(self, context: Any) -> None:
+        """Check the bearer token, in constant time, before anything else is read."""
+        token = self._service.token
+        if token:
+            shown = dict(context.invocation_metadata()).get("authorization", "")
+            shown = shown if isinstance(shown, bytes) else str(shown).encode()
+            if not hmac.compare_digest(shown, token.encode()):
+                _abort(context, "UNAUTHENTICATED", f"invalid {self._service.name} token")
+        self._service.touch()
+
+    @staticmethod
+    def _guarded(call: Any, argument: Any, context: Any) -> Any:
+        try:
+            return call(argument)
+        except StatusError as exc:
+            _abort(context, exc.status.code, exc.status.message)
+
+
+def _abort(context: Any, code: str, message: str) -> None:
+    import grpc
+
+    context.abort(grpc.StatusCode[code], message)
+
+
+def _health(request: bytes, context: Any) -> bytes:
+    from rlmesh.wire import messages
+
+    health = messages.health
+    name = health.HealthCheckRequest.FromString(request).service
+    if name:
+        _abort(context, "NOT_FOUND", f"unknown service {name!r}; the endpoint's health is at ''")
+    return health.HealthCheckResponse(status=1).SerializeToString()  # SERVING
+
+
+class GrpcSession:
+    """The server's end of a gRPC Join; see :class:`~rlmesh.transport.service.ServerSession`.
+
+    The handler thread of grpcio and the thread that drives the env meet over two queues.
+    """
+
+    hello = b""
+
+    def __init__(self, context: Any, service: Any) -> None:
+        self._context = context
+        self._service = service
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._responses: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.ended = False
+
+    def exchange(self, request: bytes) -> bytes | None:
+        """Hand a request to the driving thread and wait for its answer; None when it hung up."""
+        self._requests.put(request)
+        return self._responses.get()
+
+    def recv(self) -> Message | None:
+        data = self._requests.get()
+        if data is None or self.ended:
+            return None
+        try:
+            return detach_request(self._service, data)
+        except DecodeError:
+            return data, []  # no message at all: the service says so to its sender
+
+    def send(self, header: bytes, leaves: Sequence[LeafBuffer], *, last: bool = False) -> None:
+        if not self._context.is_active():
+            raise ConnectionError("the client is gone")
+        self.ended = self.ended or last
+        self._responses.put(merge_response(self._service, header, leaves))
+
+    def interrupt(self) -> None:
+        self._requests.put(None)
+
+    def alive(self) -> bool:
+        return bool(self._context.is_active())
+
+    def close(self) -> None:
+        self.ended = True
+        self._responses.put(None)

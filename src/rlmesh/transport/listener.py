@@ -1,0 +1,364 @@
+"""One port, two doors: the thread that accepts, greets, answers and refuses.
+
+The acceptor looks at a connection's first bytes. The native magic makes it a native connection, the
+HTTP/2 preface goes to the gRPC door, and anything else is told so and closed. It answers
+handshakes itself and hands a connection to the service when the peer starts to drive, so the thread
+that runs the env never sees a stranger, and strangers are answered while the env is in a long step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hmac
+import os
+import selectors
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import cast
+
+from rlmesh.errors import ProtocolException
+from rlmesh.transport.address import Address, TcpAddress, UnixAddress, configure
+from rlmesh.transport.framing import (
+    FrameKind,
+    FrameSocket,
+    encode_plain_frame,
+    parse_frame,
+)
+from rlmesh.transport.grpc_door import PREFACE, GrpcDoor
+from rlmesh.transport.native import MAGIC, NativeSession, encode_status, parse_hello
+from rlmesh.transport.service import Service
+from rlmesh.wire.status import Status, StatusError
+
+__all__ = ["Listener"]
+
+_GREETING_SECONDS = 10.0
+"""A peer that has not finished its first request by then is dropped."""
+
+_GREETING_LIMIT = 1024 * 1024
+"""Bytes a frame may take before a session is open: handshakes, nothing else."""
+
+_STRANGER = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This is an rlmesh endpoint. It speaks the rlmesh native protocol and gRPC (HTTP/2); connect\n"
+    b"with rlmesh.RemoteEnv or rlmesh.RemoteModel.\n"
+)
+
+
+class _Peer:
+    """A connection that does not drive yet."""
+
+    __slots__ = ("deadline", "greeted", "hello", "inbox", "outbox", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.inbox = bytearray()
+        self.outbox = b""
+        self.greeted = False
+        self.hello = b""
+        self.deadline: float | None = time.monotonic() + _GREETING_SECONDS
+
+
+class Listener:
+    """Binds at construction; :meth:`start` accepts on a thread of its own until :meth:`stop`.
+
+    Args:
+        address: where to listen. Port 0 takes a free one.
+        service: who answers.
+        limit: largest message, in bytes.
+
+    Raises:
+        ConnectionError: the address cannot be bound; the message names it and why.
+    """
+
+    def __init__(self, address: Address, service: Service, *, limit: int) -> None:
+        self._service = service
+        self._limit = limit
+        self._socket = _bind(address)
+        self.address = _resolved(address, self._socket)
+        self._inode = _inode(self.address)
+        self._socket.setblocking(False)
+        self._grpc = GrpcDoor(service, limit=limit)
+        self._peers: set[_Peer] = set()
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._wake_writer.setblocking(False)
+        self._stopping = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
+        self._thread = threading.Thread(target=self._run, name="rlmesh-acceptor", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Make the acceptor look at the service's schedule again. Any thread, any signal handler."""
+        with contextlib.suppress(OSError):
+            self._wake_writer.send(b"\0")
+
+    def stop(self) -> None:
+        """Stop accepting and drop every connection that does not drive. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stopping = True
+        self.wake()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        self._grpc.close()
+        for peer in list(self._peers):
+            self._drop(peer)
+        self._selector.close()
+        for sock in (self._socket, self._wake_reader, self._wake_writer):
+            sock.close()
+        if isinstance(self.address, UnixAddress) and _inode(self.address) == self._inode:
+            with contextlib.suppress(OSError):
+                os.unlink(self.address.path)
+
+    def disown(self) -> None:
+        """Close this process's copies of the descriptors, in a forked child."""
+        self._closed = True
+        for sock in (self._socket, self._wake_reader, self._wake_writer):
+            sock.close()
+
+    # The acceptor thread
+
+    def _run(self) -> None:
+        while not self._stopping:
+            for key, events in self._selector.select(self._patience()):
+                if self._stopping:
+                    break
+                callback = cast("Callable[[int], None]", key.data)
+                callback(events)
+
+    def _patience(self) -> float | None:
+        """Drop the silent, let the service do what is due, and return how long to wait."""
+        now = time.monotonic()
+        for peer in [p for p in self._peers if p.deadline is not None and p.deadline <= now]:
+            self._drop(peer)
+        waits = [p.deadline - now for p in self._peers if p.deadline is not None]
+        due = self._service.tick()
+        if due is not None:
+            waits.append(due)
+        return max(0.0, min(waits)) if waits else None
+
+    def _woken(self, _events: int) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_reader.recv(4096)
+
+    def _accept(self, _events: int) -> None:
+        try:
+            sock, _ = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as exc:
+            if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                time.sleep(0.05)  # out of descriptors: give sessions a moment to end
+                return
+            raise
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            configure(sock)
+        peer = _Peer(sock)
+        self._peers.add(peer)
+        self._watch(peer, selectors.EVENT_READ, register=True)
+
+    def _watch(self, peer: _Peer, events: int, *, register: bool = False) -> None:
+        def ready(mask: int) -> None:
+            self._serve(peer, mask)
+
+        change = self._selector.register if register else self._selector.modify
+        change(peer.sock, events, ready)
+
+    def _forget(self, peer: _Peer) -> None:
+        self._peers.discard(peer)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(peer.sock)
+
+    def _drop(self, peer: _Peer) -> None:
+        self._forget(peer)
+        peer.sock.close()
+
+    def _serve(self, peer: _Peer, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(peer)
+            if events & selectors.EVENT_READ:
+                data = peer.sock.recv(65536)
+                if not data:
+                    self._drop(peer)
+                    return
+                peer.inbox += data
+                if not peer.greeted:
+                    self._greet(peer)
+                while peer.greeted and peer in self._peers and self._answer(peer):
+                    pass
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolException):
+            self._drop(peer)
+
+    def _greet(self, peer: _Peer) -> None:
+        """Tell the doors apart, and check the token before anything else is read."""
+        start = bytes(peer.inbox[: len(PREFACE)])
+        if PREFACE.startswith(start):
+            if len(start) == len(PREFACE):
+                self._forget(peer)
+                self._grpc.adopt(peer.sock, bytes(peer.inbox))
+            return
+        if not MAGIC.startswith(start[: len(MAGIC)]):
+            with contextlib.suppress(OSError):
+                peer.sock.send(_STRANGER)
+            self._drop(peer)
+            return
+        hello = parse_hello(peer.inbox)
+        if hello is None:
+            return
+        del peer.inbox[: hello.size]
+        status: Status | None = None
+        if not hmac.compare_digest(hello.token, self._service.token.encode()) and (
+            self._service.token
+        ):
+            status = Status("UNAUTHENTICATED", f"invalid {self._service.name} token")
+        elif hello.service != self._service.name:
+            kind = {"env": "RemoteEnv", "model": "RemoteModel"}[self._service.name]
+            status = Status(
+                "UNIMPLEMENTED",
+                f"this endpoint serves an {self._service.name}, not a {hello.service}; use {kind}",
+            )
+        if status is not None:
+            with contextlib.suppress(OSError):
+                peer.sock.send(MAGIC + encode_status(status))
+            self._drop(peer)
+            return
+        peer.greeted = True
+        self._post(peer, MAGIC)
+
+    def _answer(self, peer: _Peer) -> bool:
+        """Serve one whole frame of a greeted peer; False when there is none."""
+        if len(peer.inbox) >= 16 and peer.inbox[4] == FrameKind.JOIN and not peer.outbox:
+            self._hand_over(peer)
+            return False
+        parsed = parse_frame(peer.inbox, _GREETING_LIMIT)
+        if parsed is None:
+            return False
+        frame, size = parsed
+        del peer.inbox[:size]
+        peer.deadline = None
+        self._service.touch()
+        try:
+            if frame.kind == FrameKind.HANDSHAKE:
+                answer = self._service.handshake(frame.header)
+                peer.hello = frame.header
+            elif frame.kind == FrameKind.SHUTDOWN:
+                answer = self._service.shutdown(frame.header)
+            else:
+                raise StatusError("INVALID_ARGUMENT", f"unexpected frame kind {frame.kind}")
+        except StatusError as exc:
+            self._post(peer, encode_status(exc.status))
+        else:
+            self._post(peer, encode_plain_frame(frame.kind, answer))
+        return True
+
+    def _hand_over(self, peer: _Peer) -> None:
+        """Give the connection to the service, which reads the Join frame itself; or refuse it."""
+        self._service.touch()
+        self._forget(peer)
+        frames = FrameSocket(peer.sock, limit=self._limit, pending=bytes(peer.inbox))
+        try:
+            self._service.join(NativeSession(frames, peer.hello))
+        except StatusError as exc:
+            # Keep the peer greeted: it may ask again when the env is free. Its request is dropped.
+            peer.sock.setblocking(False)
+            peer.inbox.clear()
+            self._peers.add(peer)
+            self._watch(peer, selectors.EVENT_READ, register=True)
+            self._post(peer, encode_status(exc.status))
+
+    def _post(self, peer: _Peer, data: bytes) -> None:
+        peer.outbox += data
+        self._flush(peer)
+
+    def _flush(self, peer: _Peer) -> None:
+        try:
+            sent = peer.sock.send(peer.outbox) if peer.outbox else 0
+        except BlockingIOError:
+            sent = 0
+        peer.outbox = peer.outbox[sent:]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.outbox else 0)
+        self._watch(peer, events)
+
+
+def _bind(address: Address) -> socket.socket:
+    if isinstance(address, UnixAddress):
+        _remove_stale(address)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        where: object = address.path
+        kind = "unix"
+    else:
+        kind = "tcp"
+        try:
+            family, _, _, _, where = socket.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except OSError as exc:
+            raise ConnectionError(
+                f"failed to bind tcp listener: {address}: {exc}; give a local host name or address"
+            ) from exc
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(where)  # type: ignore[arg-type]
+        sock.listen(128)
+    except OSError as exc:
+        sock.close()
+        raise ConnectionError(
+            f"failed to bind {kind} listener: {address}: {exc.strerror or exc}; stop what listens "
+            "there, or bind another address (port 0 takes a free port)"
+        ) from exc
+    return sock
+
+
+def _remove_stale(address: UnixAddress) -> None:
+    """Remove the socket file of a server that is gone; leave a live one for bind to refuse."""
+    try:
+        if not stat.S_ISSOCK(os.stat(address.path).st_mode):
+            return
+    except OSError:
+        return
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.settimeout(1.0)
+        probe.connect(address.path)
+    except ConnectionRefusedError:
+        with contextlib.suppress(OSError):
+            os.unlink(address.path)
+    except OSError:
+        return
+    finally:
+        probe.close()
+
+
+def _resolved(address: Address, sock: socket.socket) -> Address:
+    if isinstance(address, UnixAddress):
+        return address
+    return TcpAddress(address.host, sock.getsockname()[1])
+
+
+def _inode(address: Address) -> int | None:
+    if not isinstance(address, UnixAddress):
+        return None
+    try:
+        return os.stat(address.path).st_ino
+    except OSError:
+        return None
+
+

@@ -8,8 +8,8 @@
         ModelException           the model (or its server) failed; remote traceback in ``__notes__``
         ProtocolException        the peer spoke, but not a protocol this build understands
 
-Everything else is a built-in: ``ConnectionError`` and ``TimeoutError`` (with the address) for a peer
-that cannot be reached or stopped answering, ``ValueError`` and ``TypeError`` for bad input.
+Everything else is a built-in: ``ConnectionError`` and ``TimeoutError`` (with the address) for a
+peer that cannot be reached or stopped answering, ``ValueError`` and ``TypeError`` for bad input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RLMeshException(RuntimeError):
 
 
 class EnvironmentException(RLMeshException):
-    """The environment raised, crashed, was busy or closed; the remote traceback is in ``__notes__``."""
+    """The env raised, crashed, was busy or closed; the remote traceback is in ``__notes__``."""
 
 
 class ModelException(RLMeshException):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 import os
 import string
 import subprocess
@@ -259,7 +258,6 @@ def _hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Make the packages ``names`` look as if they were not installed."""
     for module in [m for m in sys.modules if m.partition(".")[0] in names]:
         monkeypatch.delitem(sys.modules, module)
-    real = builtins.__import__
 
     class Finder:
         @staticmethod
@@ -267,7 +265,6 @@ def _hide(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
             if name.partition(".")[0] in names:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 
-    assert real is builtins.__import__
     monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
 
 

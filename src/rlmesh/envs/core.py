@@ -69,7 +69,7 @@ class EnvCore:
     # The env's thread
 
     def run(self) -> None:
-        """Serve sessions until told to stop, then close the env. Called once, on the env's thread."""
+        """Serve sessions until told to stop, then close the env. Once, on the env's thread."""
         self.thread = threading.current_thread()
         self._last_request = time.monotonic()
         self.listener.start()

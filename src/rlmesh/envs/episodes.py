@@ -1,7 +1,7 @@
 """Episode accounting on the env side: what ``completed_episodes`` reports.
 
-Published clients score a run from this list alone, so an episode is booked where it happens, whoever
-drives and however it ends.
+Published clients score a run from this list alone, so an episode is booked where it happens,
+whoever drives and however it ends.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.message import DecodeError
 
@@ -74,7 +74,7 @@ class EnvHandler:
         self._arrays = False
         self._last_header = b""
         self._last_request: _Request | None = None
-        # Most steps say nothing but numbers: they share one message, which only they write to.
+        # Most steps say nothing but numbers: they share one message that only they write to.
         self._plain = messages.env.JoinResponse()
         self._plain.step.observation.SetInParent()
         self._plain.step.infos.SetInParent()
@@ -120,7 +120,7 @@ class EnvHandler:
             return self._error(fault, request.kind, request.id), (), not fault.recoverable
         except Exception as exc:
             _log.warning("%s raised %s: %s", request.kind, type(exc).__name__, exc)
-            # A failed reset or step leaves the env in no known state; a failed render harms nothing.
+            # A failed reset or step leaves the env in no known state; a failed render is harmless.
             return self._error(exc, request.kind, request.id), (), request.kind != "render"
 
     def _handle_rare(self, request: _Request) -> tuple[bytes, Sequence[Any], bool]:
@@ -151,7 +151,8 @@ class EnvHandler:
         if edition and edition not in SUPPORTED_EDITIONS:
             raise EnvFault(
                 EnvErrorCode.INVALID_ACTION,
-                f"unknown workflow edition {edition!r}; this server runs {list(SUPPORTED_EDITIONS)}",
+                f"unknown workflow edition {edition!r}; this server runs "
+                f"{list(SUPPORTED_EDITIONS)}",
                 recoverable=False,
             )
         response.SetInParent()
@@ -236,8 +237,7 @@ class EnvHandler:
             )
         frame = self._host.render(lane)
         if isinstance(frame, list):  # render_mode "rgb_array_list": the newest frame
-            frames: list[Any] = frame
-            frame = frames[-1] if frames else None
+            frame = _newest(cast("list[Any]", frame))
         response.SetInParent()
         if frame is not None:
             response.frame = encode_png(frame)
@@ -289,3 +289,7 @@ class EnvHandler:
         message.end_timestamp_ns = episode.ended_ns
         message.final_info.SetInParent()
         fill_map(message.final_info, episode.final_info, on_drop=self._conformance.dropped)
+
+
+def _newest(frames: list[Any]) -> Any:
+    return frames[-1] if frames else None

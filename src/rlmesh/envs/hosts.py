@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -12,15 +12,21 @@ from rlmesh.values import Codec, Policy, compile_codec
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
-__all__ = ["Host", "HostStep", "LanesHost", "ScalarHost", "checked_env", "split_reset", "split_step"]
+__all__ = [
+    "Host",
+    "HostStep",
+    "LanesHost",
+    "ScalarHost",
+    "checked_env",
+    "split_reset",
+    "split_step",
+]
 
 Report = Callable[[str, str, str], None]
 Leaves = list[Any]
 
 
-HostStep = tuple[
-    Leaves, Sequence[float], Sequence[bool], Sequence[bool], Mapping[str, Any]
-]
+HostStep = tuple[Leaves, Sequence[float], Sequence[bool], Sequence[bool], Mapping[str, Any]]
 """One step, ready for the wire: leaves, rewards, terminated, truncated (one per lane), info."""
 
 
@@ -73,7 +79,8 @@ def read_space(env: Any, name: str) -> Space:
     space = getattr(env, name, None)
     if space is None:
         raise TypeError(
-            f"env must have {name} (an rlmesh, gymnasium or gym space), {type(env).__name__} has none"
+            f"env must have {name} (an rlmesh, gymnasium or gym space); {type(env).__name__} has "
+            "none"
         )
     try:
         return from_gymnasium_space(space)
@@ -112,7 +119,7 @@ def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
     that only if its first item is itself a pair.
     """
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):  # pyright: ignore[reportUnknownArgumentType]
-        pair: tuple[Any, Any] = result
+        pair = cast("tuple[Any, Any]", result)
         ambiguous = isinstance(space, Tuple) and len(space.spaces) == 2
         if not ambiguous or (isinstance(pair[0], (tuple, list)) and len(pair[0]) == 2):  # pyright: ignore[reportUnknownArgumentType]
             return pair
@@ -122,9 +129,9 @@ def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
 def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
     """Return the five parts of a step; a legacy 4-tuple's done is terminated."""
     if isinstance(result, tuple):
-        parts: tuple[Any, ...] = result
+        parts = cast("tuple[Any, ...]", result)
         if len(parts) == 5:
-            return parts  # pyright: ignore[reportReturnType]
+            return cast("tuple[Any, Any, Any, Any, Mapping[str, Any]]", parts)
         if len(parts) == 4:
             observation, reward, done, info = parts
             return observation, reward, done, False, info
@@ -205,9 +212,7 @@ class ScalarHost:
         except ValueError as exc:
             raise invalid_action(exc) from None
         result = self.env.step(action)
-        if type(result) is not tuple or len(result) != 5:
-            result = split_step(result)
-        observation, reward, terminated, truncated, info = result
+        observation, reward, terminated, truncated, info = split_step(result)
         return (
             self._observation.encode(observation),
             (float(reward),),
@@ -240,7 +245,7 @@ class LanesHost:
             checked_env(env, f"env {lane}")
             if hasattr(env, "num_envs"):
                 raise TypeError(
-                    f"env {lane} is a vector env ({type(env).__name__}); lanes must be single envs. "
+                    f"env {lane} is a vector env ({type(env).__name__}); lanes are single envs. "
                     "Serve the vector env itself, not a list of them"
                 )
         self.envs = list(envs)
@@ -260,8 +265,8 @@ class LanesHost:
                 space, expected = read_space(env, name), getattr(self.contract, name)
                 if space != expected:
                     raise ValueError(
-                        f"env {lane}: {name} is {space!r}, expected {expected!r} as in env 0; lanes "
-                        "share their spaces"
+                        f"env {lane}: {name} is {space!r}, expected {expected!r} as in env 0; "
+                        "lanes share their spaces"
                     )
         self._action, self._observation = build_codecs(self.contract, report)
 
@@ -347,7 +352,8 @@ def expand_seeds(seeds: Sequence[int], lanes: int) -> Sequence[int | None]:
     if len(seeds) != lanes:
         raise EnvFault(
             EnvErrorCode.INVALID_ACTION,
-            f"expected no seed, one base seed or {lanes} seeds (one per lane reset), got {len(seeds)}",
+            f"expected no seed, one base seed or {lanes} seeds (one per lane reset), got "
+            f"{len(seeds)}",
         )
     return seeds
 

@@ -1,13 +1,13 @@
 """A client's link to one env server: the requests, split in two halves.
 
-``RemoteEnv.step`` is :meth:`~ScalarLink.send_step` and then :meth:`~ScalarLink.recv_step`. A loop over
-many endpoints sends to all of them and receives from whichever descriptor is readable.
+``RemoteEnv.step`` is :meth:`~ScalarLink.send_step` and then :meth:`~ScalarLink.recv_step`. A loop
+over many endpoints sends to all of them and receives from whichever descriptor is readable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -260,6 +260,51 @@ class VectorLink(EnvLink):
         self._ids = [""] * self.lanes
         self._header = _step_header(self._ids)
         self._ended = np.zeros(self.lanes, np.bool_)
+        self._last: list[memoryview] | None = None
+        self._resetting: Sequence[int] | None = None
+
+    def reset(self, seed: Any, options: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        """Reset as gymnasium's vector envs do, ``options["reset_mask"]`` included."""
+        lanes: list[int] | None = None
+        if options is not None and "reset_mask" in options:
+            options = dict(options)
+            lanes = self._marked(options.pop("reset_mask"))
+            options = options or None
+        count = self.lanes if lanes is None else len(lanes)
+        self.send_reset(self._seeds(seed, lanes, count), options, lanes)
+        return self.recv_reset()
+
+    def _marked(self, mask: Any) -> list[int]:
+        marks = np.asarray(mask)
+        if marks.dtype != np.bool_ or marks.shape != (self.lanes,):
+            raise ValueError(
+                f"reset_mask: expected bool[{self.lanes}], one flag per lane, got "
+                f"{marks.dtype.name}{list(marks.shape)}"
+            )
+        if not marks.any():
+            raise ValueError("reset_mask marks no lane; mark at least one")
+        return np.flatnonzero(marks).tolist()
+
+    def _seeds(self, seed: Any, lanes: Sequence[int] | None, count: int) -> list[int]:
+        """Return the seeds to send: none, or one per lane that is reset."""
+        if seed is None:
+            return []
+        if not isinstance(seed, (Sequence, np.ndarray)):
+            base = as_seed(seed)
+            if lanes is None:
+                return [base]
+            return [base + lane for lane in lanes]
+        seeds: list[Any] = list(cast("Sequence[Any]", seed))
+        if len(seeds) == self.lanes and lanes is not None:
+            seeds = [seeds[lane] for lane in lanes]
+        if len(seeds) != count:
+            raise ValueError(
+                f"seed: expected an int or a sequence of {count} ints (one per lane), got "
+                f"{len(seeds)}"
+            )
+        if all(value is None for value in seeds):
+            return []
+        return [as_seed(value) for value in seeds]
 
     def send_reset(
         self,
@@ -267,7 +312,10 @@ class VectorLink(EnvLink):
         options: Mapping[str, Any] | None,
         lanes: Sequence[int] | None = None,
     ) -> None:
-        """Ask for new episodes in ``lanes`` (None: all)."""
+        """Ask for new episodes in ``lanes`` (None: all); ``seeds`` is empty, one, or one each."""
+        if lanes is not None and self._last is None:
+            raise RuntimeError("reset every lane once before resetting some of them")
+        self._resetting = lanes
         reset = range(self.lanes) if lanes is None else lanes
         fresh = [uuid7() for _ in reset]
         request = self._reset_request([as_seed(s) for s in seeds], options, fresh)
@@ -279,12 +327,25 @@ class VectorLink(EnvLink):
             self._ended[lane] = False
         self._header = _step_header(self._ids)
 
-    def recv_reset(self, rows: int | None = None) -> tuple[Any, dict[str, Any]]:
-        """Return (batched observations, info) of a reset of ``rows`` lanes (None: all)."""
+    def recv_reset(self) -> tuple[Any, dict[str, Any]]:
+        """Return (batched observations of all lanes, info) of the reset that was asked for."""
         response, leaves = self.recv()
         info = decode_map(response.reset.infos)
         info.setdefault("episode_ids", list(self._ids))
-        return self._observation.decode_batch(leaves, rows or self.lanes), info
+        if self._resetting is not None:
+            leaves = self._merge(leaves, self._resetting)
+        self._last = leaves
+        return self._observation.decode_batch(leaves, self.lanes), info
+
+    def _merge(self, leaves: list[memoryview], lanes: Sequence[int]) -> list[memoryview]:
+        """Return the last observations of all lanes, with those of ``lanes`` replaced."""
+        assert self._last is not None
+        rows = self._observation.decode_rows(self._last, self.lanes)
+        fresh = self._observation.decode_rows(leaves, len(lanes))
+        for lane, row in zip(lanes, fresh, strict=True):
+            rows[lane] = row
+        merged = self._observation.encode_rows(rows)
+        return [memoryview(leaf).cast("B") for leaf in merged]
 
     def send_step(self, actions: Any) -> None:
         """Send one action per lane; ValueError refuses what does not fit."""
@@ -324,6 +385,7 @@ class VectorLink(EnvLink):
         info.setdefault("episode_ids", list(self._ids))
         info.setdefault("completed_episodes", len(step.completed_episodes))
         np.logical_or(terminated, truncated, out=self._ended)
+        self._last = leaves
         return self._observation.decode_batch(leaves, lanes), rewards, terminated, truncated, info
 
 
@@ -341,6 +403,3 @@ def as_seed(seed: Any) -> int:
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"seed must fit int64, got {value}")
     return value
-
-
-

@@ -32,8 +32,8 @@ def encode_png(frame: Any) -> bytes:
         array = array[:, :, None]
     if array.ndim != 3 or array.dtype != np.uint8 or array.shape[2] not in _COLOUR_OF_CHANNELS:
         raise ValueError(
-            f"render() returned {array.dtype.name}{list(array.shape)}; expected uint8[height, width, "
-            "channels] with 1 to 4 channels"
+            f"render() returned {array.dtype.name}{list(array.shape)}; expected uint8[height, "
+            "width, channels] with 1 to 4 channels"
         )
     height, width, channels = array.shape
     rows = np.zeros((height, 1 + width * channels), np.uint8)  # filter byte 0, then the row

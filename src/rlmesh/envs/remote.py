@@ -27,8 +27,9 @@ _ARGUMENTS = """
         host, port, path, transport: the same, in parts.
         connect_timeout_seconds: bound on dialling and the handshake. Default 10 s; None waits for
             ever.
-        request_timeout_seconds: bound on every reset, step and render. Default 300 s; None waits for
-            ever. A request that runs into it loses the session, since its answer may still come.
+        request_timeout_seconds: bound on every reset, step and render. Default 300 s; None waits
+            for ever. A request that runs into it loses the session, since its answer may still
+            come.
         token: the server's bearer token, if it asks for one.
         max_message_bytes: largest single message. Default 256 MiB.
 
@@ -305,8 +306,8 @@ class RemoteVectorEnv(_RemoteBase):
 
         Args:
             seed: an int (lane i gets ``seed + i``), one int per lane, or None.
-            options: JSON-like mapping for the envs. ``reset_mask``, a bool array of shape (lanes,), is
-                taken out: only the lanes marked are reset, as in gymnasium's vector envs.
+            options: JSON-like mapping for the envs. ``reset_mask``, a bool array of shape (lanes,),
+                is taken out: only the lanes marked are reset, as in gymnasium's vector envs.
 
         Returns:
             (observations, info). Lanes that were not reset keep their last observation.

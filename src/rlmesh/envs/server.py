@@ -7,9 +7,9 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 from rlmesh.envs.core import EnvCore
 from rlmesh.envs.hosts import Host, LanesHost, ScalarHost, checked_env
@@ -31,8 +31,8 @@ class EnvServer:
     :meth:`serve`, or the server's own after :meth:`start`.
 
     Args:
-        env: an env with the gymnasium surface; a vector env (``num_envs``, ``single_*_space``); or a
-            list of single envs, served as lanes that may be reset and stepped alone.
+        env: an env with the gymnasium surface; a vector env (``num_envs``, ``single_*_space``); or
+            a list of single envs, served as lanes that may be reset and stepped alone.
         address: ``"host:port"``, ``"port"``, ``"tcp://..."``, ``"http://..."`` or
             ``"unix:///path"``. Default: ``tcp://127.0.0.1:0``, a free port.
         host, port, path, transport: the same, in parts.
@@ -136,8 +136,8 @@ class EnvServer:
     def shutdown(self) -> None:
         """Stop: finish the running request, close the env, free the address. Idempotent.
 
-        ``drain_timeout_seconds`` bounds the wait for the request, ``close_timeout_seconds`` that for
-        the env's ``close``.
+        ``drain_timeout_seconds`` bounds the wait for the request, ``close_timeout_seconds`` that
+        for the env's ``close``.
 
         Raises:
             TimeoutError: one of them passed. The address is free; the env's thread goes on until
@@ -195,7 +195,7 @@ class EnvServer:
 
 def _make_host(env: Any, report: Callable[[str, str, str], None]) -> Host:
     if isinstance(env, (list, tuple)):
-        envs: Any = env
+        envs = cast("Sequence[Any]", env)
         return LanesHost(envs, report)
     if isinstance(env, type):
         raise TypeError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -83,8 +83,8 @@ class VectorHost:
         self.rolls = mode is AutoresetMode.NEXT_STEP
         self._mode = mode
         version = _gymnasium_version(env)
-        # reset_mask came with gymnasium 1.1; an env of somebody else's that leaves lanes alone after
-        # their end cannot be driven any other way.
+        # reset_mask came with gymnasium 1.1; an env of somebody else's that leaves lanes alone
+        # after their end cannot be driven any other way.
         self.partial_reset = (
             version >= (1, 1) if version is not None else mode is AutoresetMode.DISABLED
         )
@@ -127,7 +127,7 @@ class VectorHost:
                     seed[lane] = value
         result = self.env.reset(**reset_arguments(seed, options))
         observation, info = split_reset(result, self.contract.observation_space)
-        leaves = self._observation.encode_batch(observation, self.lanes)
+        leaves = self._observation.encode_batch(observation, self.lanes, lanes)
         return leaves, info
 
     def step(self, lanes: Sequence[int] | None, leaves: Sequence[memoryview]) -> HostStep:
@@ -228,7 +228,7 @@ def _first(tree: Any, space: Space) -> Any:
     if isinstance(space, Dict) and isinstance(tree, Mapping):
         return {key: _first(tree[key], child) for key, child in space.items()}  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(space, Tuple) and isinstance(tree, tuple):
-        items: tuple[Any, ...] = tree
+        items = cast("tuple[Any, ...]", tree)
         return tuple(_first(item, s) for item, s in zip(items, space.spaces, strict=True))
     return tree[0]
 

@@ -1,4 +1,4 @@
-"""What an evaluation found: one `EpisodeResult` an episode, and the `RunResult` over all of them."""
+"""What an evaluation found: an `EpisodeResult` each, and the `RunResult` over all of them."""
 
 from __future__ import annotations
 

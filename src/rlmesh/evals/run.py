@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -61,7 +61,8 @@ def run(
     Example:
         >>> import gymnasium as gym
         >>> import rlmesh
-        >>> result = rlmesh.run(lambda obs: int(obs[2] > 0), gym.make("CartPole-v1"), seeds=range(3))
+        >>> env = gym.make("CartPole-v1")
+        >>> result = rlmesh.run(lambda obs: int(obs[2] > 0), env, seeds=range(3))
         >>> [episode.seed for episode in result.episodes]
         [0, 1, 2]
     """
@@ -95,7 +96,7 @@ def episode_seeds(seeds: Iterable[int] | None, max_episodes: int | None) -> list
 
 
 @contextmanager
-def _opened(env: Any) -> Iterator[Any]:
+def _opened(env: Any) -> Generator[Any]:
     """Yield a single env for ``env``; what was dialled here is closed here."""
     if isinstance(env, str):
         with NumpyRemoteEnv(env) as remote:
@@ -117,7 +118,7 @@ def _opened(env: Any) -> Iterator[Any]:
 
 
 class _Sampler:
-    """RANDOM_SAMPLE bound to an env: the same seed samples the same actions, wherever the env is."""
+    """RANDOM_SAMPLE bound to an env: a seed samples the same actions wherever the env is."""
 
     def __init__(self, env: Any) -> None:
         self._space: Space = from_gymnasium_space(env.action_space)

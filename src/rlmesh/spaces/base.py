@@ -23,7 +23,7 @@ _Self = TypeVar("_Self", bound="Space")
 class Framework(Protocol):
     """Where sampled arrays go: numpy, torch, jax, ... (``rlmesh.values`` has the real ones)."""
 
-    def from_host(self, array: Any) -> Any:
+    def from_host(self, array: Any, /) -> Any:
         """The framework's own array holding the values of a numpy array."""
         ...
 

@@ -19,7 +19,7 @@ _Self = TypeVar("_Self", bound="_Container")
 class _Container(Space):
     @abstractmethod
     def _replace_children(self: _Self, change: Callable[[Space], Space]) -> _Self:
-        """Itself, a copy nobody else has seen yet, now holding ``change(child)`` for every child."""
+        """Itself, a copy nobody has seen yet, now holding ``change(child)`` for every child."""
 
     # A copy shares no random state, that of its children included.
     def __copy__(self: _Self) -> _Self:

@@ -98,7 +98,9 @@ def make_address(
     named = [name for name, value in given.items() if value is not None]
     if address is not None:
         if named:
-            raise ValueError(f"address cannot be combined with {', '.join(named)}; give one or the other")
+            raise ValueError(
+                f"address cannot be combined with {', '.join(named)}; give one or the other"
+            )
         return parse_address(address, bind=bind)
     if path is not None or transport == "unix":
         if host is not None or port is not None:
@@ -152,7 +154,8 @@ def _unix(path: str, text: str) -> UnixAddress:
     size = len(os.fsencode(path))
     if size > _UNIX_PATH_LIMIT:
         raise _invalid(
-            text, f"the path has {size} bytes and a unix socket allows {_UNIX_PATH_LIMIT}; shorten it"
+            text,
+            f"the path has {size} bytes and a unix socket allows {_UNIX_PATH_LIMIT}; shorten it",
         )
     return UnixAddress(path)
 

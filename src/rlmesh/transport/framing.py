@@ -113,8 +113,10 @@ def parse_frame(data: bytes | bytearray, limit: int) -> tuple[Frame, int] | None
     end = _PREFIX.size + header_len
     total = end + (-end % _ALIGN)
     if total > limit or count or body_len:
-        raise ProtocolException(f"received a frame of {total + body_len} bytes, expected no more "
-                                f"than {limit} and no values before a session is open")
+        raise ProtocolException(
+            f"received a frame of {total + body_len} bytes, expected no more "
+            f"than {limit} and no values before a session is open"
+        )
     if len(data) < total:
         return None
     return Frame(kind, bytes(data[_PREFIX.size : end]), []), total

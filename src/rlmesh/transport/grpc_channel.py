@@ -168,5 +168,3 @@ class GrpcChannel:
         self._broken = f"{why}; construct a new client to connect again"
         if self._call is not None:
             self._call.cancel()
-
-

@@ -360,5 +360,3 @@ def _inode(address: Address) -> int | None:
         return os.stat(address.path).st_ino
     except OSError:
         return None
-
-

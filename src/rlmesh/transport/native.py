@@ -224,9 +224,7 @@ class NativeChannel:
     def _unexpected(self, expected: int, frame: Frame) -> BaseException:
         """Return what a frame of another kind means: a refusal, or a peer out of step."""
         if frame.kind == FrameKind.STATUS:
-            return status_to_exception(
-                decode_status(frame), self.address, service=self._service
-            )
+            return status_to_exception(decode_status(frame), self.address, service=self._service)
         return self._lost(ProtocolException(f"expected frame kind {expected}, got {frame.kind}"))
 
     def _lost(self, exc: BaseException) -> BaseException:

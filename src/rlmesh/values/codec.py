@@ -40,7 +40,9 @@ class _Node(Protocol):
 
     def encode(self, value: Any, out: list[LeafBuffer]) -> None: ...
     def decode(self, leaves: Iterator[memoryview]) -> Any: ...
-    def encode_batch(self, value: Any, lanes: int, out: list[LeafBuffer]) -> None: ...
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None, out: list[LeafBuffer]
+    ) -> None: ...
     def decode_batch(self, leaves: Iterator[memoryview], lanes: int) -> Any: ...
     def encode_rows(self, rows: Sequence[Any], out: list[LeafBuffer]) -> None: ...
     def decode_rows(self, leaves: Iterator[memoryview], lanes: int) -> list[Any]: ...
@@ -69,16 +71,23 @@ class Codec:
             self._miscounted(leaves)
         return self._root.decode(iter(leaves))
 
-    def encode_batch(self, value: Any, lanes: int) -> list[LeafBuffer]:
-        """Return the slabs of a batched tree, or of a list with one value per lane."""
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None = None
+    ) -> list[LeafBuffer]:
+        """Return the slabs of a batched tree, or of a list with one value per lane.
+
+        Args:
+            lanes: how many lanes ``value`` holds.
+            rows: encode only these lanes, in this order.
+        """
         out: list[LeafBuffer] = []
-        if isinstance(value, list) and self.leaves != 1:
-            rows: list[Any] = value
-            if len(rows) != lanes:
-                raise ValueError(f"expected {lanes} batched values, got {len(rows)}")
-            self._root.encode_rows(rows, out)
+        if isinstance(value, list) and isinstance(self.space, (Dict, Tuple)):
+            items: list[Any] = value
+            if len(items) != lanes:
+                raise ValueError(f"expected {lanes} batched values, got {len(items)}")
+            self._root.encode_rows(items if rows is None else [items[i] for i in rows], out)
         else:
-            self._root.encode_batch(value, lanes, out)
+            self._root.encode_batch(value, lanes, rows, out)
         return out
 
     def decode_batch(self, leaves: Sequence[memoryview], lanes: int) -> Any:
@@ -211,7 +220,9 @@ class _ArrayNode:
             self.decode_check(array)
         return array if self.adopt is None else self.adopt(array)
 
-    def encode_batch(self, value: Any, lanes: int, out: list[LeafBuffer]) -> None:
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None, out: list[LeafBuffer]
+    ) -> None:
         shape = (lanes, *self.shape)
         if (
             type(value) is not np.ndarray
@@ -222,6 +233,8 @@ class _ArrayNode:
             value = coerce_array(
                 value, shape, self.dtype, self.path, lenient=self.lenient, lanes=lanes
             )
+        if rows is not None:
+            value = value[list(rows)]
         if self.encode_check is not None:
             self.encode_check(value)
         out.append(value)
@@ -313,17 +326,19 @@ class _TextNode:
     def decode(self, leaves: Iterator[memoryview]) -> str:
         return self._unpack(next(leaves), 1)[0]
 
-    def encode_batch(self, value: Any, lanes: int, out: list[LeafBuffer]) -> None:
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None, out: list[LeafBuffer]
+    ) -> None:
         if isinstance(value, np.ndarray):
             value = value.tolist()
         if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
             raise ValueError(
                 f"{self.path}: expected a list of {lanes} strings, got {type(value).__name__}"
             )
-        rows: Sequence[Any] = value
-        if len(rows) != lanes:
-            raise ValueError(f"{self.path}: expected {lanes} batched values, got {len(rows)}")
-        self.encode_rows(rows, out)
+        texts: Sequence[Any] = value
+        if len(texts) != lanes:
+            raise ValueError(f"{self.path}: expected {lanes} batched values, got {len(texts)}")
+        self.encode_rows(texts if rows is None else [texts[i] for i in rows], out)
 
     def decode_batch(self, leaves: Iterator[memoryview], lanes: int) -> list[str]:
         return self._unpack(next(leaves), lanes)
@@ -409,10 +424,12 @@ class _DictNode:
     def decode(self, leaves: Iterator[memoryview]) -> dict[str, Any]:
         return {key: child.decode(leaves) for key, child in self.children.items()}
 
-    def encode_batch(self, value: Any, lanes: int, out: list[LeafBuffer]) -> None:
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None, out: list[LeafBuffer]
+    ) -> None:
         value = self._mapping(value)
         for key, child in self.children.items():
-            child.encode_batch(value[key], lanes, out)
+            child.encode_batch(value[key], lanes, rows, out)
 
     def decode_batch(self, leaves: Iterator[memoryview], lanes: int) -> dict[str, Any]:
         return {k: child.decode_batch(leaves, lanes) for k, child in self.children.items()}
@@ -453,9 +470,11 @@ class _TupleNode:
     def decode(self, leaves: Iterator[memoryview]) -> tuple[Any, ...]:
         return tuple([item.decode(leaves) for item in self.items])
 
-    def encode_batch(self, value: Any, lanes: int, out: list[LeafBuffer]) -> None:
+    def encode_batch(
+        self, value: Any, lanes: int, rows: Sequence[int] | None, out: list[LeafBuffer]
+    ) -> None:
         for item, part in zip(self.items, self._items(value), strict=True):
-            item.encode_batch(part, lanes, out)
+            item.encode_batch(part, lanes, rows, out)
 
     def decode_batch(self, leaves: Iterator[memoryview], lanes: int) -> tuple[Any, ...]:
         return tuple([item.decode_batch(leaves, lanes) for item in self.items])

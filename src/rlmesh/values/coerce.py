@@ -52,7 +52,9 @@ def coerce_array(
                 f"{where}: expected {lanes} batched values ({want}), got {got} "
                 f"({_describe(array)}); give one row per lane"
             )
-        raise ValueError(f"{where}: expected {want}, got {_describe(array)}; {_shape_hint(array, shape)}")
+        raise ValueError(
+            f"{where}: expected {want}, got {_describe(array)}; {_shape_hint(array, shape)}"
+        )
     if array.dtype != dtype:
         array = _cast(array, dtype, where, lenient)
     return np.require(array, dtype, "C")

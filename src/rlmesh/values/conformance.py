@@ -81,9 +81,7 @@ def _domain(space: Space) -> tuple[Any, Any]:
     return 0, 1
 
 
-def _box_check(
-    space: Box, path: str, policy: Policy, report: Report, finite: bool
-) -> Check | None:
+def _box_check(space: Box, path: str, policy: Policy, report: Report, finite: bool) -> Check | None:
     floating = space.np_dtype.kind == "f"
     bounded = policy is not Policy.OFF and not _dtype_implies(space)
     if not floating and not bounded:

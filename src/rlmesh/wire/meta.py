@@ -137,7 +137,10 @@ def _write_entries(message: Any, mapping: Mapping[Any, Any], state: _State, path
         try:
             if key.__class__ is not str:
                 key = _text_key(key, path)
-            slot = _slot(entries, key, path)
+            try:
+                slot = entries[key]
+            except ValueError:  # UnicodeEncodeError, or the pure Python protobuf's own
+                raise _bad_text((*path, key), f"a key {key!r}", "rename it") from None
             find(value.__class__, _write_other)(slot, value, state, path, key)
         except Refused as refused:
             if state.on_drop is None or (refused.whole and path):
@@ -147,13 +150,8 @@ def _write_entries(message: Any, mapping: Mapping[Any, Any], state: _State, path
             state.on_drop(path_text(refused.path), refused.detail)
 
 
-def _slot(entries: Any, key: str, path: Path) -> Any:
-    try:
-        return entries[key]
-    except ValueError:  # UnicodeEncodeError, or the pure Python protobuf's own
-        raise Refused(
-            (*path, key), f"expected a key that is valid UTF-8, got {key!r}; rename it", ValueError
-        ) from None
+def _bad_text(path: Path, received: str, remedy: str) -> Refused:
+    return Refused(path, f"expected text that is valid UTF-8, got {received}; {remedy}", ValueError)
 
 
 def _text_key(key: Any, path: Path) -> str:
@@ -197,11 +195,7 @@ def _write_text(slot: Any, value: Any, state: _State, path: Path, key: Any) -> N
     try:
         slot.text = value if value.__class__ is str else str.__str__(value)
     except ValueError:
-        raise Refused(
-            (*path, key),
-            f"expected text that is valid UTF-8, got {value[:80]!r}; send it as bytes",
-            ValueError,
-        ) from None
+        raise _bad_text((*path, key), repr(value[:80]), "send it as bytes") from None
 
 
 def _write_bytes(slot: Any, value: Any, state: _State, path: Path, key: Any) -> None:

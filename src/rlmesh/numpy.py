@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -55,8 +55,8 @@ def from_array(array: Any) -> Any:
     from rlmesh.values.tensor import Tensor
 
     if isinstance(array, np.generic):
-        return array.item()
+        return cast("Any", array).item()
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_array expects a numpy.ndarray, got {type(array).__name__}")
-    data: np.ndarray[Any, Any] = array
+    data = cast("np.ndarray[Any, Any]", array)
     return data.item() if data.ndim == 0 else Tensor(data, data.shape, data.dtype)

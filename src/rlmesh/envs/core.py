@@ -18,6 +18,7 @@ from typing import Any
 from rlmesh.envs.handler import Conformance, EnvHandler
 from rlmesh.envs.hosts import Host
 from rlmesh.envs.options import ServeOptions
+from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
 from rlmesh.transport.listener import Listener
 from rlmesh.transport.service import ServerSession, ServiceName
@@ -189,12 +190,10 @@ class EnvCore:
 
 
 def _parse(kind: Any, data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
     try:
-        return kind.FromString(data)
-    except DecodeError as exc:
-        raise StatusError("INVALID_ARGUMENT", f"not a {kind.DESCRIPTOR.name}: {exc}") from None
+        return messages.parse(kind, data)
+    except ProtocolException as exc:
+        raise StatusError("INVALID_ARGUMENT", str(exc)) from None
 
 
 def _log_dropped(path: str, detail: str) -> None:

@@ -6,11 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from google.protobuf.message import DecodeError
-
 from rlmesh.envs.episodes import CompletedEpisode, EpisodeLedger
 from rlmesh.envs.hosts import Host
 from rlmesh.envs.png import encode_png
+from rlmesh.errors import ProtocolException
 from rlmesh.wire import messages
 from rlmesh.wire.handshake import SUPPORTED_EDITIONS, enabled
 from rlmesh.wire.meta import ARRAY_CAPABILITY, decode_map, fill_map
@@ -89,7 +88,7 @@ class EnvHandler:
             self._ledger.cut(lane)
         self._ledger.collect()
         self._conformance.reset()
-        base = messages.env.HandshakeRequest.FromString(hello).base
+        base = messages.parse(messages.env.HandshakeRequest, hello).base
         self._arrays = ARRAY_CAPABILITY in enabled(base.capabilities)
 
     def handle(
@@ -104,11 +103,9 @@ class EnvHandler:
             request = self._last_request
         else:
             try:
-                request = _Request(messages.env.JoinRequest.FromString(header))
-            except DecodeError as exc:
-                fault = EnvFault(
-                    EnvErrorCode.INVALID_ACTION, f"not a JoinRequest: {exc}", recoverable=False
-                )
+                request = _Request(messages.parse(messages.env.JoinRequest, header))
+            except ProtocolException as exc:
+                fault = EnvFault(EnvErrorCode.INVALID_ACTION, str(exc), recoverable=False)
                 return self._error(fault, "join", ""), (), True
             self._last_header, self._last_request = header, request
         try:

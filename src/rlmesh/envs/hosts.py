@@ -123,7 +123,7 @@ def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
         ambiguous = isinstance(space, Tuple) and len(space.spaces) == 2
         if not ambiguous or (isinstance(pair[0], (tuple, list)) and len(pair[0]) == 2):  # pyright: ignore[reportUnknownArgumentType]
             return pair
-    return result, {}
+    return cast("Any", result), {}
 
 
 def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:

@@ -6,7 +6,7 @@ over many endpoints sends to all of them and receives from whichever descriptor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -59,7 +59,7 @@ class EnvLink:
         self._options = options
         self._channel, answer = self._dial()
         try:
-            response = messages.env.HandshakeResponse.FromString(answer)
+            response = messages.parse(messages.env.HandshakeResponse, answer)
             self.edition = check_answer("env", response, self.address)
             self.contract: EnvContract = _read_contract(response, self.address)
         except BaseException:
@@ -67,7 +67,6 @@ class EnvLink:
             raise
         self.door = self._channel.door
         self._joined = False
-        self._parse: Callable[[bytes], Any] = messages.env.JoinResponse.FromString
         self._action, self._observation = self._codecs()
 
     def _dial(self) -> tuple[Any, bytes]:
@@ -108,7 +107,7 @@ class EnvLink:
     def recv(self) -> tuple[Any, list[memoryview]]:
         """Return the JoinResponse to the last request, and its leaves; raise what it reports."""
         header, leaves = self._channel.recv()
-        response = self._parse(header)
+        response = messages.parse(messages.env.JoinResponse, header)
         if response.HasField("error"):
             raise self._failed(response.error)
         return response, leaves
@@ -145,7 +144,7 @@ class EnvLink:
             request = messages.env.ShutdownRequest()
             request.base.reason = reason
             answer = channel.shutdown(request.SerializeToString())
-            return bool(messages.env.ShutdownResponse.FromString(answer).base.accepted)
+            return bool(messages.parse(messages.env.ShutdownResponse, answer).base.accepted)
         finally:
             channel.close()
 
@@ -289,7 +288,9 @@ class VectorLink(EnvLink):
         """Return the seeds to send: none, or one per lane that is reset."""
         if seed is None:
             return []
-        if not isinstance(seed, (Sequence, np.ndarray)):
+        if isinstance(seed, np.ndarray):
+            seed = seed.tolist()
+        if not isinstance(seed, Sequence):
             base = as_seed(seed)
             if lanes is None:
                 return [base]
@@ -397,9 +398,11 @@ def _mask(data: bytes, lanes: int) -> np.ndarray[Any, Any]:
 
 def as_seed(seed: Any) -> int:
     """Return ``seed`` as an int64, or say what is wrong with it."""
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+    if isinstance(seed, np.integer):
+        seed = cast("Any", seed).item()
+    if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed must be an int, got {type(seed).__name__}")
-    value = int(seed)
+    value = seed
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"seed must fit int64, got {value}")
     return value

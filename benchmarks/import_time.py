@@ -10,15 +10,22 @@ from statistics import median
 _PROBE = """
 import json, sys, time
 begun = time.perf_counter()
-import {module}
+{statement}
 taken = time.perf_counter() - begun
 print(json.dumps({{"ms": taken * 1e3, "grpc": "grpc" in sys.modules}}))
 """
 
 
-def probe(module: str) -> dict[str, float | bool]:
+STATEMENTS = {
+    "numpy": "import numpy",
+    "rlmesh": "import rlmesh",
+    "client": "from rlmesh.numpy import RemoteEnv",
+}
+
+
+def probe(statement: str) -> dict[str, float | bool]:
     done = subprocess.run(
-        [sys.executable, "-c", _PROBE.format(module=module)],
+        [sys.executable, "-c", _PROBE.format(statement=statement)],
         stdout=subprocess.PIPE,
         check=True,
     )
@@ -26,15 +33,14 @@ def probe(module: str) -> dict[str, float | bool]:
 
 
 def measure(times: int = 15) -> dict[str, float | bool]:
-    """Median milliseconds of both imports, and whether ours loaded grpc."""
-    for module in ("numpy", "rlmesh"):
-        probe(module)
-    pairs = [(probe("numpy"), probe("rlmesh")) for _ in range(times)]
-    return {
-        "numpy": median(theirs["ms"] for theirs, _ in pairs),
-        "rlmesh": median(ours["ms"] for _, ours in pairs),
-        "grpc": any(ours["grpc"] for _, ours in pairs),
-    }
+    """Median milliseconds of each import, and whether one of ours loaded grpc."""
+    for statement in STATEMENTS.values():
+        probe(statement)  # compiles and warms what the measured ones read
+    turns = [
+        {name: probe(statement) for name, statement in STATEMENTS.items()} for _ in range(times)
+    ]
+    medians = {name: median(turn[name]["ms"] for turn in turns) for name in STATEMENTS}
+    return {**medians, "grpc": any(turn[name]["grpc"] for turn in turns for name in STATEMENTS)}
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
-
 import rlmesh
-from harness import announce, answer_rounds
+from harness import announce, answer_rounds, end_with_driver
 from payloads import PAYLOADS, Payload
+from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
 
 
 def serve(payload: Payload, address: str) -> None:
     server = rlmesh.EnvServer(payload.make(), address)
+    end_with_driver()
     announce(address=server.address)
     server.serve()
 

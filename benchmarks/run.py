@@ -25,10 +25,6 @@ from harness import Pair, hear, pin, spawn, stop
 from payloads import PAYLOADS, Payload
 from table import HEADER, NOTES, Row, line, machine, reference_version, versions
 
-LARGE = 1_000_000
-FLOOR_BUFFER = 4 << 20
-"""Socket buffer of the floor for payloads from `LARGE` bytes on, where it is the faster one."""
-
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
@@ -54,22 +50,17 @@ class Places:
         return f"unix://{self._directory}/{next(self._numbers)}.sock"
 
 
-def start_pair(
-    settings: Settings, python: str, script: str, payload: str, address: str, *options: str
-) -> Pair:
-    server = spawn(python, script, "server", payload, address, *options, core=settings.server_core)
+def start_pair(settings: Settings, python: str, script: str, payload: str, address: str) -> Pair:
+    server = spawn(python, script, "server", payload, address, core=settings.server_core)
     try:
         bound = hear(server)["address"]
-        client = spawn(
-            python, script, "client", payload, bound, *options, core=settings.client_core
-        )
+        client = spawn(python, script, "client", payload, bound, core=settings.client_core)
         try:
             hear(client)
         except BaseException:
             stop(client)
             raise
     except BaseException:
-        server.terminate()
         stop(server)
         raise
     return Pair(client, server, server.pid)
@@ -90,14 +81,13 @@ def start_async(settings: Settings, payload: str) -> Pair:
 def contenders(
     settings: Settings, payload: str, transport: str, places: Places
 ) -> dict[str, Callable[[], Pair]]:
-    def pair(python: str, script: str, *options: str) -> Callable[[], Pair]:
+    def pair(python: str, script: str) -> Callable[[], Pair]:
         address = places.address(transport)
-        return lambda: start_pair(settings, python, script, payload, address, *options)
+        return lambda: start_pair(settings, python, script, payload, address)
 
     here = sys.executable
-    buffer = FLOOR_BUFFER if PAYLOADS[payload].nbytes >= LARGE else 0
     starts = {
-        "floor": pair(here, "floor.py", f"--buffer={buffer}"),
+        "floor": pair(here, "floor.py"),
         "rlmesh": pair(here, "rlmesh_pair.py"),
         "async": lambda: start_async(settings, payload),
     }
@@ -131,7 +121,6 @@ def measure_connect(settings: Settings, transport: str, places: Places) -> dict[
         finally:
             stop(client)
     finally:
-        server.terminate()
         stop(server)
 
 
@@ -168,7 +157,11 @@ def report(settings: Settings, payloads: list[str], transports: list[str]) -> It
     yield (
         f"* `import rlmesh` {taken['rlmesh']:.0f} ms, `import numpy` {taken['numpy']:.0f} ms: "
         f"ratio {taken['rlmesh'] / taken['numpy']:.2f} (aim: at most 2); grpc is "
-        f"{'' if taken['grpc'] else 'not '}in `sys.modules`\n"
+        f"{'' if taken['grpc'] else 'not '}in `sys.modules`"
+    )
+    yield (
+        f"* `from rlmesh.numpy import RemoteEnv`, with numpy and all a client needs: "
+        f"{taken['client']:.0f} ms\n"
     )
     yield f"The whole run took {time.monotonic() - begun:.0f} s."
 

@@ -16,9 +16,10 @@ AIMS = {"floats": 2.2, "atari": 2.0, "vision": 2.0, "cameras": 1.3}
 """The highest ratio to the floor that is good enough."""
 
 NOTES = """
-The floor is a raw socket ping-pong of the same bytes, with 4 MiB socket buffers from 1 MB on, where
-they make it faster. AsyncVectorEnv has shared memory and one worker process; it uses no socket, so
-both rows of a payload measure the same thing.
+The floor is a raw Python socket ping-pong of the same bytes with the fastest socket settings found.
+Up to some 100 KB it is mostly the time a sleeping core takes to wake, which changes from round to
+round; CPU per step is the steadier figure. AsyncVectorEnv has shared memory and one worker process;
+it uses no socket, so both rows of a payload measure the same thing.
 """
 
 
@@ -42,8 +43,9 @@ def size(nbytes: int) -> str:
 
 HEADER = (
     "| payload | bytes | transport | floor p50 | rlmesh p50 | ratio (aim) | rlmesh p95 "
+    "| floor CPU client + server "
     "| rlmesh CPU client + server | AsyncVectorEnv p50 | 0.1.0 p50 | 0.1.0 CPU client + server "
-    "| 0.1.0 / rlmesh |\n| --- | --: | --- " + "| --: " * 9 + "|"
+    "| 0.1.0 / rlmesh |\n| --- | --: | --- " + "| --: " * 10 + "|"
 )
 
 
@@ -63,6 +65,7 @@ def line(row: Row) -> str:
         duration(ours.p50),
         f"{ours.p50 / floor.p50:.2f}" + (f" ({aim})" if aim else ""),
         duration(ours.p95),
+        cpu(floor),
         cpu(ours),
         duration(other.p50),
         duration(reference.p50) if reference else "not run",

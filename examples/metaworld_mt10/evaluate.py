@@ -23,9 +23,9 @@ from statistics import fmean
 
 import numpy as np
 from metaworld.policies import ENV_POLICY_MAP
-from rlmesh.numpy import RemoteEnv
 
 import rlmesh
+from rlmesh.numpy import RemoteEnv
 from task_env import TASKS, SeededTask
 
 SERVERS_ALIVE = 3
@@ -113,16 +113,18 @@ def expert(name: str) -> Callable[[np.ndarray], np.ndarray]:
     return predict
 
 
-def evaluate(name: str, address: str, episodes: int) -> rlmesh.RunResult:
+def evaluate(name: str, address: str, episodes: int) -> tuple[rlmesh.RunResult, str]:
+    """The result and the transport it came over, such as `"native unix"`."""
     with RemoteEnv(address, connect_timeout_seconds=10, request_timeout_seconds=30) as env:
-        return rlmesh.run(expert(name), env, seeds=range(episodes))
+        result = rlmesh.run(expert(name), env, seeds=range(episodes))
+        return result, f"{env.transport} {address.partition('://')[0]}"
 
 
 def outcomes(result: rlmesh.RunResult) -> list[tuple[int | None, int, float]]:
     return [(episode.seed, episode.steps, episode.reward) for episode in result.episodes]
 
 
-def table_row(name: str, result: rlmesh.RunResult, address: str) -> str:
+def table_row(name: str, result: rlmesh.RunResult, transport: str) -> str:
     low, high = result.success_interval
     steps = fmean(episode.steps for episode in result.episodes)
     predict_ms = fmean(episode.predict_ms or 0.0 for episode in result.episodes)
@@ -130,7 +132,7 @@ def table_row(name: str, result: rlmesh.RunResult, address: str) -> str:
     return (
         f"{name:<24}{len(result.episodes):>9}{result.success_rate:>9.0%}"
         f"   {low:>4.0%} - {high:>4.0%}{steps:>8.1f}{predict_ms:>12.3f}{step_ms:>9.3f}"
-        f"   native {address.partition('://')[0]}"
+        f"   {transport}"
     )
 
 
@@ -156,8 +158,8 @@ def main() -> int:
         served_tasks(directory) as pairs,
     ):
         for name, address in pairs:
-            result = evaluate(name, address, args.episodes)
-            print(table_row(name, result, address), flush=True)
+            result, transport = evaluate(name, address, args.episodes)
+            print(table_row(name, result, transport), flush=True)
             solved = solved and result.success_rate == 1.0
             if args.compare:
                 local = rlmesh.run(expert(name), SeededTask(name), seeds=range(args.episodes))

@@ -22,6 +22,7 @@ from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
 from rlmesh.transport.listener import Listener
 from rlmesh.transport.service import ServerSession, ServiceName
+from rlmesh.values import Report
 from rlmesh.wire import messages
 from rlmesh.wire.contract import contract_to_message
 from rlmesh.wire.handshake import EDITION, answer_hello
@@ -43,7 +44,7 @@ class EnvCore:
 
     def __init__(
         self,
-        make_host: Callable[[Callable[[str, str, str], None]], Host],
+        make_host: Callable[[Report], Host],
         address: Address,
         options: ServeOptions,
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from rlmesh.envs.episodes import CompletedEpisode, EpisodeLedger
@@ -30,17 +30,18 @@ class Conformance:
         self.pending: list[dict[str, str]] = []
         self._seen: set[tuple[str, str]] = set()
 
-    def report(self, kind: str, path: str, detail: str) -> None:
+    def report(self, kind: str, path: str, detail: Callable[[], str]) -> None:
         """Note a warning unless the session has had it."""
         if (kind, path) in self._seen:
             return
         self._seen.add((kind, path))
-        self.pending.append({"kind": kind, "path": path, "detail": detail})
-        _log.warning("%s: %s", kind, detail)
+        text = detail()
+        self.pending.append({"kind": kind, "path": path, "detail": text})
+        _log.warning("%s: %s", kind, text)
 
     def dropped(self, path: str, detail: str) -> None:
         """Note an info value that cannot travel."""
-        self.report("info_dropped", path, f"info value {path} was dropped: {detail}")
+        self.report("info_dropped", path, lambda: f"info value {path} was dropped: {detail}")
 
     def reset(self) -> None:
         """Start a session."""

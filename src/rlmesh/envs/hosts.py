@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from rlmesh.spaces import Space, Tuple, from_gymnasium_space
-from rlmesh.values import Codec, Policy, compile_codec
+from rlmesh.values import Codec, Policy, Report, compile_codec
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
@@ -22,7 +22,6 @@ __all__ = [
     "split_step",
 ]
 
-Report = Callable[[str, str, str], None]
 Leaves = list[Any]
 
 

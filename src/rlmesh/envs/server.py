@@ -16,6 +16,7 @@ from rlmesh.envs.hosts import Host, LanesHost, ScalarHost, checked_env
 from rlmesh.envs.options import ServeOptions
 from rlmesh.envs.vector_host import SqueezedVectorEnv, VectorHost, is_vector_env
 from rlmesh.transport.address import make_address
+from rlmesh.values import Report
 from rlmesh.wire.contract import EnvContract
 
 __all__ = ["EnvServer"]
@@ -193,7 +194,7 @@ class EnvServer:
         return f"EnvServer(address={self.address!r})"
 
 
-def _make_host(env: Any, report: Callable[[str, str, str], None]) -> Host:
+def _make_host(env: Any, report: Report) -> Host:
     if isinstance(env, (list, tuple)):
         envs = cast("Sequence[Any]", env)
         return LanesHost(envs, report)

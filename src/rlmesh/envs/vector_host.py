@@ -10,7 +10,6 @@ import numpy as np
 from rlmesh.envs.hosts import (
     HostStep,
     Leaves,
-    Report,
     build_codecs,
     checked_env,
     expand_seeds,
@@ -25,6 +24,7 @@ from rlmesh.envs.hosts import (
     split_step,
 )
 from rlmesh.spaces import Dict, Space, Tuple
+from rlmesh.values import Report
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 

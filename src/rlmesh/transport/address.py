@@ -5,9 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
+import time
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Address", "TcpAddress", "UnixAddress", "make_address", "parse_address"]
+__all__ = [
+    "Address",
+    "TcpAddress",
+    "UnixAddress",
+    "configure",
+    "connect",
+    "make_address",
+    "parse_address",
+]
 
 _UNIX_PATH_LIMIT = 107  # bytes of sockaddr_un.sun_path, less its NUL
 
@@ -137,7 +148,7 @@ def _tcp(rest: str, text: str, bind: bool) -> TcpAddress:
         host, port = "127.0.0.1", rest
     else:
         raise _invalid(text, "a port is missing")
-    if not (port.isascii() and port.isdigit()) or not 0 <= int(port) <= 65535:
+    if not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
         raise _invalid(text, f"{port!r} is not a port in 0..65535")
     if not host:
         raise _invalid(text, "a host is missing")
@@ -149,7 +160,7 @@ def _tcp(rest: str, text: str, bind: bool) -> TcpAddress:
 def _unix(path: str, text: str) -> UnixAddress:
     if sys.platform == "win32":
         raise ValueError("unix sockets are not available on Windows; use tcp://host:port")
-    if not path.startswith("/"):
+    if not path.startswith("/") or "\0" in path:
         raise _invalid(text, "a unix socket is written unix:///absolute/path")
     size = len(os.fsencode(path))
     if size > _UNIX_PATH_LIMIT:
@@ -168,19 +179,72 @@ def _invalid(text: str, why: str) -> ValueError:
 
 
 def connect(address: Address, timeout: float | None) -> socket.socket:
-    """Return a connected stream socket with ``timeout`` set; OSError if nobody answers."""
+    """Return a connected stream socket; OSError if nobody answers, TimeoutError if not in time."""
+    deadline = None if timeout is None else time.monotonic() + timeout
     if isinstance(address, UnixAddress):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        return _connect(socket.AF_UNIX, address.path, deadline)
+    failure: OSError = ConnectionError(f"{address.host} has no address")
+    for family, _, _, _, where in _resolve(address, timeout):
         try:
-            sock.settimeout(timeout)
-            sock.connect(address.path)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-    sock = socket.create_connection((address.host, address.port), timeout=timeout)
-    configure(sock)
-    return sock
+            sock = _connect(family, where, deadline)
+        except OSError as exc:
+            failure = exc
+        else:
+            configure(sock)
+            return sock
+    raise failure
+
+
+def _connect(family: int, where: Any, deadline: float | None) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError("timed out")
+            sock.settimeout(left)
+            try:
+                sock.connect(where)
+                return sock
+            except BlockingIOError:
+                time.sleep(
+                    0.01
+                )  # a unix listener whose backlog is full: it has no queue to wait in
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _resolve(address: TcpAddress, timeout: float | None) -> list[tuple[Any, ...]]:
+    """Return getaddrinfo's answer; a name server that is silent for ``timeout`` is a TimeoutError."""
+
+    def look_up(flags: int = 0) -> list[tuple[Any, ...]]:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+        return list(found)
+
+    try:
+        return look_up(socket.AI_NUMERICHOST)
+    except OSError:
+        pass  # a name
+    except UnicodeError as exc:
+        raise OSError(f"{address.host!r} is no host name: {exc}") from None
+    answer: list[Any] = []
+
+    def run() -> None:
+        try:
+            answer.append(look_up())
+        except Exception as exc:
+            answer.append(exc)
+
+    # The resolver takes no timeout of its own, hence a thread that can be left behind.
+    thread = threading.Thread(target=run, name="rlmesh-resolver", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not answer:
+        raise TimeoutError(f"the name {address.host!r} was not resolved")
+    if isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer[0]
 
 
 def configure(sock: socket.socket) -> None:

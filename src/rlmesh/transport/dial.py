@@ -11,6 +11,8 @@ from rlmesh.transport.service import Channel, ServiceName
 
 __all__ = ["dial"]
 
+_LONGEST = 1e9  # seconds; no clock of the system counts further than some 9e9
+
 
 def dial(
     address: Address,
@@ -36,17 +38,24 @@ def dial(
 
     Raises:
         ConnectionError, TimeoutError: nobody answers, or the server refuses; with the address.
+        ProtocolException: somebody answers, in no protocol known here; with the address.
     """
+    timeout = None if timeout is None else min(timeout, _LONGEST)
     deadline = None if timeout is None else time.monotonic() + timeout
     kind = "an env" if service == "env" else "a model"
     server = {"env": "EnvServer", "model": "model server"}[service]
     try:
         channel: Channel = _open(address, service, hello, token, deadline, limit)
     except TimeoutError as exc:
+        within = "" if timeout is None else f" within {timeout:.3g} s"
         raise TimeoutError(
-            f"could not connect to {kind} at '{address}' within {timeout:.3g} s ({exc}); is the "
+            f"could not connect to {kind} at '{address}'{within} ({exc}); is the "
             f"{server} running and reachable from this host? connect_timeout_seconds bounds the wait"
         ) from exc
+    except ProtocolException as exc:
+        if str(address) in str(exc):
+            raise
+        raise ProtocolException(f"could not connect to {kind} at '{address}': {exc}") from exc
     except ConnectionError as exc:
         if hasattr(exc, "__rlmesh_fault__"):
             raise

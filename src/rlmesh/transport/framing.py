@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import time
 from collections.abc import Sequence
 from enum import IntEnum
@@ -31,9 +32,11 @@ __all__ = [
     "Frame",
     "FrameKind",
     "FrameSocket",
+    "FrameTooLarge",
     "LeafBuffer",
     "encode_frame",
     "encode_plain_frame",
+    "frame_size",
     "parse_frame",
 ]
 
@@ -49,8 +52,13 @@ _PADDING = tuple(bytes(n) for n in range(_ALIGN))
 _SMALL = 16 * 1024  # up to here one joined send is cheaper than a gathered one
 _SLACK = 256  # room for a header that grows a little between two frames
 _MAX_IOV = 512
+_LONGEST = 1e9  # seconds; what a timeval holds everywhere
 _LENGTH = struct.Struct("<Q")
 _LENGTHS = tuple(struct.Struct(f"<{n}Q") for n in range(64))
+
+
+class FrameTooLarge(ProtocolException):
+    """A frame announces more bytes than the limit; nothing of its body was read."""
 
 
 class FrameKind(IntEnum):
@@ -101,6 +109,15 @@ def encode_plain_frame(kind: int, header: bytes) -> bytes:
     return b"".join(encode_frame(kind, header)[0])
 
 
+def frame_size(data: bytes | bytearray) -> int | None:
+    """Return the size of the frame that ``data`` begins with; None while its prefix is cut short."""
+    if len(data) < _PREFIX.size:
+        return None
+    header_len, _, count, body_len = _PREFIX.unpack_from(data)
+    head = 8 * count + header_len
+    return _PREFIX.size + head + (-head % _ALIGN) + body_len
+
+
 def parse_frame(data: bytes | bytearray, limit: int) -> tuple[Frame, int] | None:
     """Return the first frame of ``data``, which carries no leaves, and its size; None if cut short.
 
@@ -128,15 +145,15 @@ class FrameSocket:
     Args:
         sock: a connected TCP or unix stream socket; owned from here on.
         limit: largest frame accepted or sent, in bytes.
-        timeout: seconds a :meth:`recv` or :meth:`send` may take in all; None waits for ever.
+        pending: bytes that were already read from ``sock``.
 
     Raises:
         ConnectionError: the peer closed or reset the connection.
-        TimeoutError: ``timeout`` passed.
-        ProtocolException: the bytes are no frame, or a frame over ``limit``.
+        TimeoutError: nothing moved for the seconds given to :meth:`set_timeout`.
+        ProtocolException: the bytes are no frame; FrameTooLarge: a frame over ``limit``.
     """
 
-    __slots__ = ("_expect", "_pending", "_timeout", "limit", "sock")
+    __slots__ = ("_expect", "_flags", "_pending", "_slice", "_timeout", "limit", "sock")
 
     def __init__(
         self, sock: socket.socket, *, limit: int = DEFAULT_MESSAGE_LIMIT, pending: bytes = b""
@@ -144,15 +161,21 @@ class FrameSocket:
         self.sock = sock
         self.limit = limit
         self._timeout: float | None = None
-        self._expect = 4096
+        self._expect = max(_PREFIX.size, min(4096, limit))
         self._pending = pending
+        # Bulk reads, measured on 2.8 MB: a unix socket is fastest taken as it comes, TCP in slices
+        # that the kernel fills before it wakes us.
+        unix = sock.family == getattr(socket, "AF_UNIX", None)
+        self._slice = sys.maxsize if unix else 256 * 1024
+        self._flags = 0 if unix else socket.MSG_WAITALL
         sock.setblocking(True)
 
     def set_timeout(self, seconds: float | None) -> None:
-        """Bound every following :meth:`send` and :meth:`recv`; None waits for ever.
+        """Bound every following wait for the peer; None waits for ever.
 
-        The bound is the kernel's (SO_RCVTIMEO), which costs no system call per frame, whereas
-        ``socket.settimeout`` polls before every read and write.
+        A :meth:`send` or :meth:`recv` takes at most that long before its first byte moves and as
+        long again for the rest. The bound is the kernel's (SO_RCVTIMEO), which costs no system call
+        per frame, whereas ``socket.settimeout`` polls before every read and write.
         """
         self._timeout = seconds
         value = _timeval(seconds)
@@ -176,37 +199,45 @@ class FrameSocket:
                 data = b"".join(parts)
                 sent = self.sock.send(data)
                 if sent != total:
-                    self._send_rest([data], sent)
+                    self._send_rest([data], sent, time.monotonic())
             else:
+                started = time.monotonic()
                 sent = self.sock.sendmsg(parts[:_MAX_IOV])
                 if sent != total:
-                    self._send_rest(parts, sent)
+                    self._send_rest(parts, sent, started)
         except BlockingIOError:
             raise self._timed_out("send") from None
 
-    def _send_rest(self, parts: Sequence[LeafBuffer], sent: int) -> None:
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        views = [memoryview(part).cast("B") for part in parts]
-        while views:
+    def _send_rest(self, parts: Sequence[LeafBuffer], sent: int, started: float) -> None:
+        deadline = None if self._timeout is None else started + self._timeout
+        # A view with a zero in its shape cannot be cast, and says nothing.
+        views = [view.cast("B") for view in map(memoryview, parts) if view.nbytes]
+        while True:
             while views and sent >= views[0].nbytes:
                 sent -= views.pop(0).nbytes
             if not views:
                 return
-            views[0] = views[0][sent:]
-            sent = self.sock.sendmsg(views[:_MAX_IOV])
             if deadline is not None and time.monotonic() > deadline:
                 raise self._timed_out("send")
+            views[0] = views[0][sent:]
+            sent = self.sock.sendmsg(views[:_MAX_IOV])
 
     def expect(self, magic: bytes) -> None:
         """Read exactly ``magic``; ProtocolException if the peer says something else."""
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
         got = b""
-        while len(got) < len(magic):
-            data = self.sock.recv(len(magic) - len(got))
-            if not data:
-                raise ConnectionResetError("connection closed by the peer")
-            got += data
-            if not magic.startswith(got):
-                raise ProtocolException(f"expected {magic!r}, got {got!r}")
+        try:
+            while len(got) < len(magic):
+                data = self.sock.recv(len(magic) - len(got))
+                if not data:
+                    raise ConnectionResetError("connection closed by the peer")
+                got += data
+                if not magic.startswith(got):
+                    raise ProtocolException(f"expected {magic!r}, got {got!r}")
+                if deadline is not None and time.monotonic() > deadline:
+                    raise self._timed_out("recv")
+        except BlockingIOError:
+            raise self._timed_out("recv") from None
 
     def recv(self) -> tuple[int, bytes, list[memoryview]]:
         """Receive one frame (kind, header, leaves); blocks until it is whole."""
@@ -238,12 +269,12 @@ class FrameSocket:
     def _complete(self, view: memoryview, have: int, total: int) -> memoryview:
         """Read on until ``total`` bytes are there, or put aside what came after them."""
         if total > self.limit:
-            raise ProtocolException(
+            raise FrameTooLarge(
                 f"received a frame of {total} bytes, over the limit of {self.limit} bytes; "
                 "raise max_message_bytes on both ends, or the peer does not speak this protocol"
             )
         if have > total:
-            self._pending = bytes(view[total:have])
+            self._pending = bytes(view[total:have]) + self._pending
             return view
         if total > view.nbytes:
             grown = memoryview(_allocate(total))
@@ -265,7 +296,7 @@ class FrameSocket:
             if self._pending:
                 have += self._take_pending(view[have:need])
                 continue
-            got = self.sock.recv_into(view[have:need], 0, socket.MSG_WAITALL)
+            got = self.sock.recv_into(view[have : min(need, have + self._slice)], 0, self._flags)
             if not got:
                 raise ConnectionResetError("connection closed by the peer in the middle of a frame")
             have += got
@@ -307,6 +338,7 @@ def _slice_body(view: memoryview, count: int, body: int, total: int) -> list[mem
 def _timeval(seconds: float | None) -> bytes:
     if seconds is None:
         return struct.pack("@ll", 0, 0)
+    seconds = min(seconds, _LONGEST)
     whole = int(seconds)
     micros = max(int((seconds - whole) * 1e6), 0 if whole else 1)
     return struct.pack("@ll", whole, micros)

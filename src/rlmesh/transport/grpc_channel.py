@@ -19,6 +19,8 @@ from rlmesh.wire.status import Status, status_to_exception
 
 __all__ = ["GrpcChannel"]
 
+_LONGEST = 1e6  # seconds; grpcio and queues count no further than some weeks
+
 _PATHS = {"env": "/rlmesh.env.v1.EnvService/", "model": "/rlmesh.model.v1.ModelService/"}
 
 
@@ -39,13 +41,11 @@ class GrpcChannel:
         self.address = str(address)
         self._service: ServiceName = service
         self._metadata = (("authorization", token),) if token else ()
-        self._timeout = timeout
         self._broken: str | None = None
         self._pid = os.getpid()
-        self._call: Any = None
-        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._responses: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
-        self._ready_reader, self._ready_writer = os.pipe()
+        self._awaiting = False
+        self._stream: _Stream | None = None
+        self.set_timeout(timeout)
         self._channel: Any = grpc.insecure_channel(
             address.grpc_target,
             options=[
@@ -56,13 +56,14 @@ class GrpcChannel:
                 ("grpc.keepalive_time_ms", 30_000),
             ],
         )
+        ready: Any = grpc.channel_ready_future(self._channel)
         try:
-            grpc.channel_ready_future(self._channel).result(timeout)
-        except grpc.FutureTimeoutError:
+            ready.result(timeout)
+        except BaseException as exc:
+            ready.cancel()
             self.close()
-            raise TimeoutError(f"no gRPC answer within {timeout} s") from None
-        except BaseException:
-            self.close()
+            if isinstance(exc, grpc.FutureTimeoutError):
+                raise TimeoutError("no gRPC answer") from None
             raise
 
     def handshake(self, request: bytes) -> bytes:
@@ -77,94 +78,133 @@ class GrpcChannel:
         try:
             return call(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as exc:
-            raise self._failed(exc) from None
+            failure = self._to_exception(exc)
+            self._break(str(failure))
+            raise failure from None
 
     def send(self, header: bytes, leaves: Sequence[LeafBuffer]) -> None:
         self._check()
-        if self._call is None:
-            self._open_stream()
-        self._requests.put(merge_request(self._service, header, leaves))
+        if self._awaiting:
+            where = f"{self._service} server at {self.address}"
+            self._break(f"lost the {where} (the answer to the last request was never read)")
+            self._check()
+        data = merge_request(self._service, header, leaves)
+        if self._stream is None:
+            join: Any = self._channel.stream_stream(_PATHS[self._service] + "Join")
+            self._stream = _Stream(join, self._metadata)
+        self._awaiting = True
+        self._stream.requests.put(data)
 
     def recv(self) -> Message:
         self._check()
+        stream = self._stream
+        where = f"{self._service} server at {self.address}"
+        if stream is None:
+            raise RuntimeError(f"recv() from the {where} before send()")
         try:
-            answer = self._responses.get(timeout=self._timeout)
+            answer = stream.responses.get(timeout=self._timeout)
+            os.read(stream.ready, 1)
         except queue.Empty:
-            where = f"{self._service} server at {self.address}"
             self._break(f"lost the {where} (no answer)")
             raise TimeoutError(
                 f"{where} did not answer: recv took more than {self._timeout:.3g} s; the session is "
-                "closed. Raise request_timeout_seconds, or construct a new client"
+                "closed, since its answer may still come. Raise request_timeout_seconds, or construct "
+                "a new client"
             ) from None
         except BaseException as exc:
-            self._break(f"interrupted while waiting for {self.address} ({type(exc).__name__})")
+            self._break(f"lost the {where} ({type(exc).__name__})")
             raise
-        os.read(self._ready_reader, 1)
+        self._awaiting = False
         if isinstance(answer, bytes):
+            stream.answered = True
             return detach_response(self._service, answer)
-        if answer is None:
-            self._break(f"the {self._service} server at {self.address} ended the stream")
-            raise ConnectionError(self._broken)
-        raise self._failed(answer)
+        raise self._ended(stream, answer)
+
+    def _ended(self, stream: _Stream, end: BaseException | None) -> BaseException:
+        """Return what the end of the stream is to the caller."""
+        if isinstance(end, grpc.RpcError):
+            failure: BaseException = self._to_exception(end)
+            if not stream.answered and end.code() is grpc.StatusCode.FAILED_PRECONDITION:  # pyright: ignore
+                # Somebody else drives: not this channel's fault, so it may ask again.
+                self._stream = None
+                stream.close()
+                return failure
+        elif end is not None:
+            failure = end
+        else:
+            where = f"{self._service} server at {self.address}"
+            failure = ConnectionError(
+                f"the {where} ended the session; construct a new client to connect again"
+            )
+        self._break(str(failure))
+        return failure
 
     def fileno(self) -> int:
-        return self._ready_reader
+        return -1 if self._stream is None else self._stream.ready
 
     def set_timeout(self, seconds: float | None) -> None:
-        self._timeout = seconds
+        self._timeout = None if seconds is None else min(seconds, _LONGEST)
 
-    def close(self) -> None:
+    def close(self, why: str = "the client was closed") -> None:
         if self._broken is None:
-            self._broken = f"not connected: the client of {self.address} was closed"
-        self._requests.put(None)
-        if self._call is not None:
-            self._call.cancel()
+            self._broken = f"not connected to {self.address}: {why}; construct a new client"
+        if os.getpid() != self._pid:
+            return  # grpc's threads did not come along through fork: nothing here would ever end
+        if self._stream is not None:
+            self._stream.close()
         self._channel.close()
-        for descriptor in (self._ready_reader, self._ready_writer):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-        self._ready_reader = self._ready_writer = -1
-
-    def _open_stream(self) -> None:
-        join: Any = self._channel.stream_stream(_PATHS[self._service] + "Join")
-        self._call = join(iter(self._requests.get, None), metadata=self._metadata)
-        reader = threading.Thread(target=self._read, name="rlmesh-grpc-reader", daemon=True)
-        reader.start()
-
-    def _read(self) -> None:
-        """Move responses to the queue, and end it with what ended the stream."""
-        end: BaseException | None = None
-        try:
-            for response in self._call:
-                self._publish(response)
-        except BaseException as exc:
-            end = exc
-        self._publish(end)
-
-    def _publish(self, item: bytes | BaseException | None) -> None:
-        self._responses.put(item)
-        with contextlib.suppress(OSError):
-            os.write(self._ready_writer, b"\0")
 
     def _check(self) -> None:
-        if self._broken is not None:
-            raise ConnectionError(self._broken)
         if os.getpid() != self._pid:
             raise ConnectionError(
                 f"this client of {self.address} was inherited through fork; a connection belongs "
                 "to the process that opened it: construct the client in the child"
             )
+        if self._broken is not None:
+            raise ConnectionError(self._broken)
 
-    def _failed(self, exc: BaseException) -> BaseException:
-        if not isinstance(exc, grpc.RpcError):
-            return exc
-        error: Any = exc
+    def _to_exception(self, error: Any) -> Exception:
         status = Status(error.code().name, error.details() or "")
-        failure = status_to_exception(status, self.address, service=self._service)
-        self._break(str(failure))
-        return failure
+        return status_to_exception(status, self.address, service=self._service)
 
     def _break(self, why: str) -> None:
         self._broken = f"{why}; construct a new client to connect again"
-        if self._call is not None:
-            self._call.cancel()
+        if self._stream is not None:
+            self._stream.close()
+
+
+class _Stream:
+    """One Join call: a queue each way, and a descriptor that is readable when an answer is there."""
+
+    def __init__(self, join: Any, metadata: Any) -> None:
+        self.requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.responses: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
+        self.answered = False
+        self.ready, writer = os.pipe()
+        self._call: Any = join(iter(self.requests.get, None), metadata=metadata)
+        reader = threading.Thread(
+            target=self._read, args=(writer,), name="rlmesh-grpc-reader", daemon=True
+        )
+        reader.start()
+
+    def _read(self, writer: int) -> None:
+        """Move responses to the queue, and end it with what ended the stream."""
+        end: BaseException | None = None
+        try:
+            for response in self._call:
+                self.responses.put(response)
+                os.write(writer, b"\0")
+        except BaseException as exc:
+            end = exc
+        self.responses.put(end)
+        with contextlib.suppress(OSError):
+            os.write(writer, b"\0")
+        os.close(writer)  # here, so that the number cannot be another file's when it is written to
+
+    def close(self) -> None:
+        """End the call. Idempotent."""
+        self.requests.put(None)
+        self._call.cancel()
+        ready, self.ready = self.ready, -1
+        if ready >= 0:
+            os.close(ready)

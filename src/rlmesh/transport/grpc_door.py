@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import logging
 import os
 import queue
 import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -33,13 +34,24 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 _SERVICE_NAMES = {"env": "rlmesh.env.v1.EnvService", "model": "rlmesh.model.v1.ModelService"}
 _CHUNK = 256 * 1024
-_WORKERS = 32
+_CALLS = 256
+"""Calls at a time; the next one is refused (RESOURCE_EXHAUSTED) rather than left waiting."""
+_UNIX_PATH_LIMIT = 100
+
+_log = logging.getLogger("rlmesh")
 
 
 class GrpcDoor:
-    """Adopts HTTP/2 connections; starts its server with the first."""
+    """Adopts HTTP/2 connections; starts its server with the first.
 
-    def __init__(self, service: Service, *, limit: int) -> None:
+    Args:
+        service: who answers.
+        limit: largest message, in bytes.
+        greeting_seconds: how long a peer may take from the preface to its HTTP/2 settings.
+    """
+
+    def __init__(self, service: Service, *, limit: int, greeting_seconds: float) -> None:
+        self.greeting_seconds = greeting_seconds
         self._service = service
         self._limit = limit
         self._lock = threading.Lock()
@@ -60,7 +72,7 @@ class GrpcDoor:
             self._closed = True
             server, folder = self._server, self._folder
         if server is not None:
-            server.stop(grace=0.2).wait()
+            server.stop(grace=0.2).wait(5.0)
         with self._lock:
             for sock in self._sockets:
                 with contextlib.suppress(OSError):
@@ -71,6 +83,11 @@ class GrpcDoor:
                 thread.join(5.0)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def disown(self) -> None:
+        """Close this process's copies of the connections, in a forked child."""
+        for sock in list(self._sockets):
+            sock.close()
 
     def _spawn(self, target: Any, *args: Any) -> threading.Thread:
         def run() -> None:
@@ -98,6 +115,8 @@ class GrpcDoor:
             back.join()
         except OSError:
             pass
+        except Exception:
+            _log.exception("the gRPC door could not be opened")
         finally:
             with self._lock:
                 self._sockets -= {outer, inner}
@@ -109,12 +128,60 @@ class GrpcDoor:
             if self._closed:
                 raise ConnectionAbortedError("the server is shutting down")
             if self._server is None:
-                self._folder = tempfile.mkdtemp(prefix="rlmesh-")
-                self._server = _start_server(self._service, self._path(), self._limit)
+                self._folder = self._folder or _private_folder()
+                self._server = self._start_server(self._path())
             return self._path()
 
     def _path(self) -> str:
         return os.path.join(str(self._folder), "grpc.sock")
+
+    def _start_server(self, path: str) -> Any:
+        import grpc
+
+        limit, seconds = self._limit, self.greeting_seconds
+        server = grpc.server(
+            _DaemonThreads(),  # pyright: ignore[reportArgumentType]
+            options=[
+                ("grpc.max_receive_message_length", limit),
+                ("grpc.max_send_message_length", limit),
+                ("grpc.server_handshake_timeout_ms", int(seconds * 1000)),
+            ],
+            maximum_concurrent_rpcs=_CALLS,
+        )
+        server.add_generic_rpc_handlers(_handlers(_Handlers(self._service), self._service.name))
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        return server
+
+
+def _private_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="rlmesh-")
+    if len(os.fsencode(folder)) > _UNIX_PATH_LIMIT - len("/grpc.sock"):
+        os.rmdir(folder)
+        folder = tempfile.mkdtemp(prefix="rlmesh-", dir="/tmp")
+    return folder
+
+
+class _DaemonThreads(futures.Executor):
+    """A thread for each call, as a call may wait as long as an env steps.
+
+    concurrent.futures joins the threads of its own pools before the interpreter may exit, even those
+    that wait for a client.
+    """
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
+        future: futures.Future[Any] = futures.Future()
+
+        def run() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as exc:
+                future.set_exception(exc)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=run, name="rlmesh-grpc", daemon=True).start()
+        return future
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -134,39 +201,26 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-def _start_server(service: Service, path: str, limit: int) -> Any:
+def _handlers(handlers: _Handlers, name: str) -> tuple[Any, ...]:
     import grpc
 
-    server = grpc.server(
-        futures.ThreadPoolExecutor(_WORKERS, thread_name_prefix="rlmesh-grpc"),
-        options=[
-            ("grpc.max_receive_message_length", limit),
-            ("grpc.max_send_message_length", limit),
-        ],
+    return (
+        grpc.method_handlers_generic_handler(
+            _SERVICE_NAMES[name],
+            {
+                "Handshake": grpc.unary_unary_rpc_method_handler(handlers.handshake),
+                "Join": grpc.stream_stream_rpc_method_handler(handlers.join),
+                "Shutdown": grpc.unary_unary_rpc_method_handler(handlers.shutdown),
+            },
+        ),
+        grpc.method_handlers_generic_handler(
+            "grpc.health.v1.Health",
+            {
+                "Check": grpc.unary_unary_rpc_method_handler(handlers.health_check),
+                "Watch": grpc.unary_stream_rpc_method_handler(handlers.health_watch),
+            },
+        ),
     )
-    handlers = _Handlers(service)
-    server.add_generic_rpc_handlers(
-        (
-            grpc.method_handlers_generic_handler(
-                _SERVICE_NAMES[service.name],
-                {
-                    "Handshake": grpc.unary_unary_rpc_method_handler(handlers.handshake),
-                    "Join": grpc.stream_stream_rpc_method_handler(handlers.join),
-                    "Shutdown": grpc.unary_unary_rpc_method_handler(handlers.shutdown),
-                },
-            ),
-            grpc.method_handlers_generic_handler(
-                "grpc.health.v1.Health",
-                {
-                    "Check": grpc.unary_unary_rpc_method_handler(handlers.health_check),
-                    "Watch": grpc.unary_stream_rpc_method_handler(handlers.health_watch),
-                },
-            ),
-        )
-    )
-    server.add_insecure_port(f"unix:{path}")
-    server.start()
-    return server
 
 
 class _Handlers:
@@ -284,7 +338,7 @@ class GrpcSession:
         self._requests.put(None)
 
     def alive(self) -> bool:
-        return bool(self._context.is_active())
+        return not self.ended and bool(self._context.is_active())
 
     def close(self) -> None:
         self.ended = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hmac
+import logging
 import os
 import selectors
 import socket
@@ -26,6 +27,7 @@ from rlmesh.transport.framing import (
     FrameKind,
     FrameSocket,
     encode_plain_frame,
+    frame_size,
     parse_frame,
 )
 from rlmesh.transport.grpc_door import PREFACE, GrpcDoor
@@ -33,10 +35,12 @@ from rlmesh.transport.native import MAGIC, NativeSession, encode_status, parse_h
 from rlmesh.transport.service import Service
 from rlmesh.wire.status import Status, StatusError
 
-__all__ = ["Listener"]
+__all__ = ["GREETING_SECONDS", "Listener"]
 
-_GREETING_SECONDS = 10.0
-"""A peer that has not finished its first request by then is dropped."""
+_log = logging.getLogger("rlmesh")
+
+GREETING_SECONDS = 10.0
+"""A peer that has not finished what it began to say by then is dropped."""
 
 _GREETING_LIMIT = 1024 * 1024
 """Bytes a frame may take before a session is open: handshakes, nothing else."""
@@ -51,15 +55,16 @@ _STRANGER = (
 class _Peer:
     """A connection that does not drive yet."""
 
-    __slots__ = ("deadline", "greeted", "hello", "inbox", "outbox", "sock")
+    __slots__ = ("answered", "deadline", "greeted", "hello", "inbox", "outbox", "sock")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, patience: float) -> None:
         self.sock = sock
         self.inbox = bytearray()
         self.outbox = b""
         self.greeted = False
+        self.answered = False
         self.hello = b""
-        self.deadline: float | None = time.monotonic() + _GREETING_SECONDS
+        self.deadline: float | None = time.monotonic() + patience
 
 
 class Listener:
@@ -69,20 +74,28 @@ class Listener:
         address: where to listen. Port 0 takes a free one.
         service: who answers.
         limit: largest message, in bytes.
+        greeting_seconds: how long a peer may take to finish a request before it drives.
 
     Raises:
         ConnectionError: the address cannot be bound; the message names it and why.
     """
 
-    def __init__(self, address: Address, service: Service, *, limit: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        service: Service,
+        *,
+        limit: int,
+        greeting_seconds: float = GREETING_SECONDS,
+    ) -> None:
         self._service = service
         self._limit = limit
         self._socket = _bind(address)
         self.address = _resolved(address, self._socket)
         self._inode = _inode(self.address)
         self._socket.setblocking(False)
-        self._grpc = GrpcDoor(service, limit=limit)
-        self._peers: set[_Peer] = set()
+        self._grpc = GrpcDoor(service, limit=limit, greeting_seconds=greeting_seconds)
+        self._peers: dict[_Peer, None] = {}  # in order of arrival
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -91,8 +104,19 @@ class Listener:
         self._closed = False
         self._thread: threading.Thread | None = None
 
+    @property
+    def greeting_seconds(self) -> float:
+        """How long a peer may take to finish a request before it drives."""
+        return self._grpc.greeting_seconds
+
+    @greeting_seconds.setter
+    def greeting_seconds(self, seconds: float) -> None:
+        self._grpc.greeting_seconds = seconds
+
     def start(self) -> None:
         """Accept connections from now on."""
+        if self._closed:
+            return
         self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
         self._thread = threading.Thread(target=self._run, name="rlmesh-acceptor", daemon=True)
@@ -128,6 +152,9 @@ class Listener:
         self._closed = True
         for sock in (self._socket, self._wake_reader, self._wake_writer):
             sock.close()
+        for peer in list(self._peers):
+            peer.sock.close()
+        self._grpc.disown()
 
     # The acceptor thread
 
@@ -137,7 +164,10 @@ class Listener:
                 if self._stopping:
                     break
                 callback = cast("Callable[[int], None]", key.data)
-                callback(events)
+                try:
+                    callback(events)
+                except Exception:  # whatever it is, everybody else still wants an answer
+                    _log.exception("a connection to %s failed", self.address)
 
     def _patience(self) -> float | None:
         """Drop the silent, let the service do what is due, and return how long to wait."""
@@ -157,19 +187,24 @@ class Listener:
     def _accept(self, _events: int) -> None:
         try:
             sock, _ = self._socket.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as exc:
+        except OSError as exc:  # mostly of the connection that was waiting, not of the listener
             if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                time.sleep(0.05)  # out of descriptors: give sessions a moment to end
-                return
-            raise
+                self._make_room()
+            return
         sock.setblocking(False)
         with contextlib.suppress(OSError):
             configure(sock)
-        peer = _Peer(sock)
-        self._peers.add(peer)
+        peer = _Peer(sock, self.greeting_seconds)
+        self._peers[peer] = None
         self._watch(peer, selectors.EVENT_READ, register=True)
+
+    def _make_room(self) -> None:
+        """Out of descriptors: drop the oldest peer that has said nothing, or wait for a session."""
+        for peer in self._peers:
+            if not peer.greeted:
+                self._drop(peer)
+                return
+        time.sleep(0.05)
 
     def _watch(self, peer: _Peer, events: int, *, register: bool = False) -> None:
         def ready(mask: int) -> None:
@@ -179,7 +214,7 @@ class Listener:
         change(peer.sock, events, ready)
 
     def _forget(self, peer: _Peer) -> None:
-        self._peers.discard(peer)
+        self._peers.pop(peer, None)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(peer.sock)
 
@@ -199,12 +234,31 @@ class Listener:
                 peer.inbox += data
                 if not peer.greeted:
                     self._greet(peer)
-                while peer.greeted and peer in self._peers and self._answer(peer):
-                    pass
+            self._answer_all(peer)
         except BlockingIOError:
             return
-        except (OSError, ProtocolException):
+        except OSError:
             self._drop(peer)
+        except ProtocolException as exc:
+            self._refuse(peer, encode_status(Status("INVALID_ARGUMENT", str(exc))))
+        except Exception:
+            self._drop(peer)
+            raise
+
+    def _answer_all(self, peer: _Peer) -> None:
+        """Answer what has come in whole, as fast as the peer reads; time what has not."""
+        while peer.greeted and peer in self._peers and not peer.outbox and self._answer(peer):
+            peer.answered = True
+        if peer.answered:
+            if not peer.inbox and not peer.outbox:
+                peer.deadline = None
+            elif peer.deadline is None:
+                peer.deadline = time.monotonic() + self.greeting_seconds
+
+    def _refuse(self, peer: _Peer, words: bytes) -> None:
+        with contextlib.suppress(OSError):
+            peer.sock.send(words)
+        self._drop(peer)
 
     def _greet(self, peer: _Peer) -> None:
         """Tell the doors apart, and check the token before anything else is read."""
@@ -215,9 +269,7 @@ class Listener:
                 self._grpc.adopt(peer.sock, bytes(peer.inbox))
             return
         if not MAGIC.startswith(start[: len(MAGIC)]):
-            with contextlib.suppress(OSError):
-                peer.sock.send(_STRANGER)
-            self._drop(peer)
+            self._refuse(peer, _STRANGER)
             return
         hello = parse_hello(peer.inbox)
         if hello is None:
@@ -235,24 +287,26 @@ class Listener:
                 f"this endpoint serves an {self._service.name}, not a {hello.service}; use {kind}",
             )
         if status is not None:
-            with contextlib.suppress(OSError):
-                peer.sock.send(MAGIC + encode_status(status))
-            self._drop(peer)
+            self._refuse(peer, MAGIC + encode_status(status))
             return
         peer.greeted = True
         self._post(peer, MAGIC)
 
     def _answer(self, peer: _Peer) -> bool:
         """Serve one whole frame of a greeted peer; False when there is none."""
-        if len(peer.inbox) >= 16 and peer.inbox[4] == FrameKind.JOIN and not peer.outbox:
-            self._hand_over(peer)
+        size = frame_size(peer.inbox)
+        if size is None:
             return False
+        if int.from_bytes(peer.inbox[4:6], "little") == FrameKind.JOIN:
+            if len(peer.inbox) < min(size, _GREETING_LIMIT):
+                return False
+            self._hand_over(peer, size)
+            return True
         parsed = parse_frame(peer.inbox, _GREETING_LIMIT)
         if parsed is None:
             return False
         frame, size = parsed
         del peer.inbox[:size]
-        peer.deadline = None
         self._service.touch()
         try:
             if frame.kind == FrameKind.HANDSHAKE:
@@ -268,7 +322,7 @@ class Listener:
             self._post(peer, encode_plain_frame(frame.kind, answer))
         return True
 
-    def _hand_over(self, peer: _Peer) -> None:
+    def _hand_over(self, peer: _Peer, size: int) -> None:
         """Give the connection to the service, which reads the Join frame itself; or refuse it."""
         self._service.touch()
         self._forget(peer)
@@ -276,12 +330,14 @@ class Listener:
         try:
             self._service.join(NativeSession(frames, peer.hello))
         except StatusError as exc:
-            # Keep the peer greeted: it may ask again when the env is free. Its request is dropped.
             peer.sock.setblocking(False)
-            peer.inbox.clear()
-            self._peers.add(peer)
+            self._peers[peer] = None
             self._watch(peer, selectors.EVENT_READ, register=True)
             self._post(peer, encode_status(exc.status))
+            if len(peer.inbox) < size:  # the rest of so large a request is not worth reading
+                self._drop(peer)
+            # Keep the others: they may ask again when the env is free.
+            del peer.inbox[:size]
 
     def _post(self, peer: _Peer, data: bytes) -> None:
         peer.outbox += data
@@ -293,8 +349,8 @@ class Listener:
         except BlockingIOError:
             sent = 0
         peer.outbox = peer.outbox[sent:]
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.outbox else 0)
-        self._watch(peer, events)
+        # A peer that does not read its answers is not listened to either.
+        self._watch(peer, selectors.EVENT_WRITE if peer.outbox else selectors.EVENT_READ)
 
 
 def _bind(address: Address) -> socket.socket:
@@ -309,11 +365,11 @@ def _bind(address: Address) -> socket.socket:
             family, _, _, _, where = socket.getaddrinfo(
                 address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-        except OSError as exc:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as exc:
             raise ConnectionError(
                 f"failed to bind tcp listener: {address}: {exc}; give a local host name or address"
             ) from exc
-        sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind(where)  # type: ignore[arg-type]

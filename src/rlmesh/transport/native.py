@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import struct
+import time
 import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address, connect
-from rlmesh.transport.framing import Frame, FrameKind, FrameSocket, LeafBuffer, encode_plain_frame
+from rlmesh.transport.framing import (
+    Frame,
+    FrameKind,
+    FrameSocket,
+    FrameTooLarge,
+    LeafBuffer,
+    encode_plain_frame,
+)
 from rlmesh.transport.service import Message, ServiceName
 from rlmesh.wire.status import Status, status_to_exception
 
@@ -39,6 +48,8 @@ MAGIC = b"RLMESH\x00\x01"
 _HELLO = struct.Struct("<BBH")
 _SERVICES: dict[ServiceName, int] = {"env": 1, "model": 2}
 _JOIN = int(FrameKind.JOIN)
+_MSG_DONTWAIT = getattr(socket, "MSG_DONTWAIT", 0)
+_POLLRDHUP: int = getattr(select, "POLLRDHUP", 0)
 HELLO_LIMIT = len(MAGIC) + _HELLO.size + 65535
 
 
@@ -87,6 +98,10 @@ def decode_status(frame: Frame) -> Status:
     return Status(code, message)
 
 
+_inherited: weakref.WeakSet[NativeSession | NativeChannel] = weakref.WeakSet()
+"""What a forked child has to let go of."""
+
+
 class NativeSession:
     """The server's end of a native Join stream; see :class:`~rlmesh.transport.service.ServerSession`."""
 
@@ -94,22 +109,32 @@ class NativeSession:
         self.hello = hello
         self._frames = frames
         self._stopped = False
+        _inherited.add(self)
 
     def recv(self) -> Message | None:
         if self._stopped:
             return None
         try:
             kind, header, leaves = self._frames.recv()
-        except (OSError, ProtocolException):
+        except ProtocolException as exc:
+            self._refuse(exc)
+            return None
+        except OSError:
             return None
         if kind != _JOIN or self._stopped:
             return None
         return header, leaves
 
     def send(self, header: bytes, leaves: Sequence[LeafBuffer], *, last: bool = False) -> None:
-        self._frames.send(_JOIN, header, leaves)
         if last:
-            self._stopped = True
+            self._stopped = True  # first, so that whoever read the answer may join at once
+        self._frames.send(_JOIN, header, leaves)
+
+    def _refuse(self, exc: ProtocolException) -> None:
+        """Tell the peer what was wrong with its frame, if it listens."""
+        code = "RESOURCE_EXHAUSTED" if isinstance(exc, FrameTooLarge) else "INVALID_ARGUMENT"
+        with contextlib.suppress(OSError):
+            self._frames.sock.send(encode_status(Status(code, str(exc))), _MSG_DONTWAIT)
 
     def interrupt(self) -> None:
         self._stopped = True
@@ -117,19 +142,28 @@ class NativeSession:
             self._frames.sock.shutdown(socket.SHUT_RD)
 
     def alive(self) -> bool:
+        if self._stopped:
+            return False
         try:
-            return bool(self._frames.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+            if _POLLRDHUP:
+                # Sees a peer that left something unread behind, too.
+                poller = select.poll()
+                poller.register(self._frames.sock, _POLLRDHUP)
+                return not poller.poll(0)
+            return bool(self._frames.sock.recv(1, socket.MSG_PEEK | _MSG_DONTWAIT))
         except BlockingIOError:
             return True
-        except OSError:
+        except (OSError, ValueError):
             return False
 
     def close(self) -> None:
         self._stopped = True
         self._frames.close()
 
-
-_channels: weakref.WeakSet[NativeChannel] = weakref.WeakSet()
+    def disown(self) -> None:
+        """Let go of the connection in a forked child, and leave the parent's alone."""
+        self._stopped = True
+        self._frames.sock.close()
 
 
 class NativeChannel:
@@ -142,9 +176,10 @@ class NativeChannel:
         self.door_detail = "unix" if frames.sock.family == socket.AF_UNIX else "tcp"
         self._service: ServiceName = service
         self._frames = frames
+        self._awaiting = False
         self._broken: str | None = None
         self._answer: bytes | None = None
-        _channels.add(self)
+        _inherited.add(self)
 
     @classmethod
     def open(
@@ -164,19 +199,21 @@ class NativeChannel:
             OSError: nobody answered, or not in time.
             ConnectionError: the server refused, e.g. the token.
         """
+        opening = encode_hello(service, token) + encode_plain_frame(FrameKind.HANDSHAKE, hello)
+        deadline = None if timeout is None else time.monotonic() + timeout
         sock = connect(address, timeout)
         try:
             frames = FrameSocket(sock, limit=limit)
-            frames.set_timeout(timeout)
-            opening = encode_plain_frame(FrameKind.HANDSHAKE, hello)
+            frames.set_timeout(_left(deadline))
             try:
-                sock.sendall(encode_hello(service, token) + opening)
+                sock.sendall(opening)
                 frames.expect(MAGIC)
             except (ConnectionResetError, BrokenPipeError, ProtocolException) as exc:
                 raise NotNative(str(exc)) from exc
             except BlockingIOError:
-                raise TimeoutError(f"no answer within {timeout:.3g} s") from None
+                raise TimeoutError("the other end reads nothing") from None
             channel = cls(frames, str(address), service)
+            frames.set_timeout(_left(deadline))
             answer = Frame(*frames.recv())
             if answer.kind != FrameKind.HANDSHAKE:
                 raise channel._unexpected(FrameKind.HANDSHAKE, answer)
@@ -197,16 +234,20 @@ class NativeChannel:
         return self._call(FrameKind.SHUTDOWN, request)
 
     def send(self, header: bytes, leaves: Sequence[LeafBuffer]) -> None:
+        if self._awaiting:
+            raise self._lost(ConnectionError("the answer to the last request was never read"))
+        self._awaiting = True
         try:
             self._frames.send(_JOIN, header, leaves)
         except BaseException as exc:
-            raise self._lost(exc) from None
+            raise self._unsent(exc) from None
 
     def recv(self) -> Message:
         try:
             kind, header, leaves = self._frames.recv()
         except BaseException as exc:
             raise self._lost(exc) from None
+        self._awaiting = False
         if kind != _JOIN:
             raise self._unexpected(_JOIN, Frame(kind, header, leaves))
         return header, leaves
@@ -221,21 +262,38 @@ class NativeChannel:
             raise self._unexpected(kind, answer)
         return answer.header
 
+    def _unsent(self, exc: BaseException) -> BaseException:
+        """Return what to raise when a request did not get out."""
+        if isinstance(exc, ValueError) and self._broken is None:
+            self._awaiting = False
+            return exc  # over the message limit: nothing was sent
+        if isinstance(exc, (BrokenPipeError, ConnectionResetError)) and self._broken is None:
+            # The server may have said why before it hung up.
+            with contextlib.suppress(OSError, ProtocolException):
+                last = Frame(*self._frames.recv())
+                if last.kind == FrameKind.STATUS:
+                    refusal = self._refused(last)
+                    self.close(f"it ended the session ({refusal})")
+                    return refusal
+        return self._lost(exc)
+
+    def _refused(self, frame: Frame) -> Exception:
+        return status_to_exception(decode_status(frame), self.address, service=self._service)
+
     def _unexpected(self, expected: int, frame: Frame) -> BaseException:
         """Return what a frame of another kind means: a refusal, or a peer out of step."""
         if frame.kind == FrameKind.STATUS:
-            return status_to_exception(decode_status(frame), self.address, service=self._service)
+            return self._refused(frame)
         return self._lost(ProtocolException(f"expected frame kind {expected}, got {frame.kind}"))
 
     def _lost(self, exc: BaseException) -> BaseException:
         """Close for good (an answer may be half read) and return what to raise."""
         if self._broken is not None:
             return ConnectionError(self._broken)
-        if isinstance(exc, ValueError):
-            return exc  # over the message limit: nothing was sent
         where = f"{self._service} server at {self.address}"
         self._frames.close()
-        self._broken = f"lost the {where} ({exc}); construct a new client to connect again"
+        why = str(exc) or type(exc).__name__
+        self._broken = f"lost the {where} ({why}); construct a new client to connect again"
         if isinstance(exc, TimeoutError):
             return TimeoutError(
                 f"{where} did not answer: {exc}; the session is closed, since its answer may still "
@@ -253,9 +311,9 @@ class NativeChannel:
     def set_timeout(self, seconds: float | None) -> None:
         self._frames.set_timeout(seconds)
 
-    def close(self) -> None:
+    def close(self, why: str = "the client was closed") -> None:
         if self._broken is None:
-            self._broken = f"not connected: the client of {self.address} was closed"
+            self._broken = f"not connected to {self.address}: {why}; construct a new client"
         self._frames.close()
 
     def disown(self) -> None:
@@ -267,9 +325,13 @@ class NativeChannel:
         self._frames.sock.close()
 
 
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.001, deadline - time.monotonic())
+
+
 def _disown_all() -> None:
-    for channel in list(_channels):
-        channel.disown()
+    for connection in list(_inherited):
+        connection.disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,8 +26,8 @@ def coerce_array(
     """Return ``value`` as a C-contiguous array of exactly ``shape`` and ``dtype``.
 
     Float widths, integers and bools convert freely where no value changes its meaning: float64 to
-    float32, int to float, bool to either, integers where each fits. Floats become integers only
-    with ``lenient`` and only where each is integral.
+    float32, int to float, bool to either, integers where each fits. ``lenient`` also lets floats
+    become integers where each is integral, and floats too large for a narrower dtype infinite.
 
     Args:
         path: the leaf's key path, for messages.
@@ -39,12 +39,12 @@ def coerce_array(
     """
     where = path if lane is None else f"{path} of lane {lane}"
     want = f"{dtype.name}{list(shape)}"
-    if value is None:
-        raise ValueError(f"{where}: expected {want}, got None")
     try:
         array = to_host(value)
     except ValueError as exc:
         raise ValueError(f"{where}: expected {want}, got {_describe(value)}: {exc}") from None
+    if array.ndim == 0 and array.dtype.kind in "OUSMm":
+        raise ValueError(f"{where}: expected {want}, got {_describe(value)}; give numbers")
     if array.shape != shape:
         if lanes is not None and (array.ndim == 0 or array.shape[0] != lanes):
             got = "a single value" if array.ndim == 0 else str(array.shape[0])
@@ -55,9 +55,11 @@ def coerce_array(
         raise ValueError(
             f"{where}: expected {want}, got {_describe(array)}; {_shape_hint(array, shape)}"
         )
-    if array.dtype != dtype:
+    if array.dtype is not dtype:
         array = _cast(array, dtype, where, lenient)
-    return np.require(array, dtype, "C")
+    if not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return array
 
 
 def _shape_hint(array: Array, shape: tuple[int, ...]) -> str:
@@ -68,12 +70,15 @@ def _shape_hint(array: Array, shape: tuple[int, ...]) -> str:
         return "it has one axis too many: drop the batch axis, or connect with RemoteVectorEnv"
     if array.ndim == len(shape) == 1:
         extra = array.shape[0] - shape[0]
-        return f"{abs(extra)} value{'s' if abs(extra) != 1 else ''} too {'many' if extra > 0 else 'few'}"
+        values = "1 value" if abs(extra) == 1 else f"{abs(extra)} values"
+        return f"{values} too {'many' if extra > 0 else 'few'}"
     return "give the shape that the space declares"
 
 
 def _cast(array: Array, dtype: np.dtype[Any], where: str, lenient: bool) -> Array:
     source, target = array.dtype.kind, dtype.kind
+    if source == target == "f" and array.dtype.itemsize > dtype.itemsize:
+        return _narrow(array, dtype, where, lenient)
     if array.dtype.name == "bfloat16":
         raise ValueError(f"{where}: bfloat16 is not supported on the wire; cast to float32 first")
     if source not in "biuf":
@@ -83,7 +88,7 @@ def _cast(array: Array, dtype: np.dtype[Any], where: str, lenient: bool) -> Arra
         )
     if target == "f" or source == "b":
         with np.errstate(over="ignore"):
-            return array.astype(dtype)
+            return array.astype(dtype, order="C", copy=False)
     if source == "f" and not (lenient and _integral(array)):
         raise ValueError(
             f"{where}: dtype {array.dtype.name} does not convert to {dtype.name} without loss; "
@@ -97,7 +102,21 @@ def _cast(array: Array, dtype: np.dtype[Any], where: str, lenient: bool) -> Arra
                 f"{where}: values {smallest}..{largest} of {array.dtype.name} do not fit "
                 f"{dtype.name}"
             )
-    return array.astype(dtype)
+    return array.astype(dtype, order="C", copy=False)
+
+
+def _narrow(array: Array, dtype: np.dtype[Any], where: str, lenient: bool) -> Array:
+    """Return the nearest floats of a narrower dtype; only ``lenient`` lets one become infinite."""
+    try:
+        with np.errstate(over="ignore" if lenient else "raise", invalid="ignore"):
+            return array.astype(dtype, order="C", copy=False)
+    except FloatingPointError:
+        largest = float(np.finfo(dtype).max)
+        beyond = array[np.isfinite(array) & (np.abs(array) > largest)]
+        raise ValueError(
+            f"{where}: {beyond.flat[0]} of {array.dtype.name} does not fit {dtype.name}, whose "
+            f"largest number is {largest:.4g}"
+        ) from None
 
 
 def _integral(array: Array) -> bool:
@@ -106,6 +125,6 @@ def _integral(array: Array) -> bool:
 
 def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        array: Array = value
+        array = cast("Array", value)
         return f"{array.dtype.name}{list(array.shape)}"
-    return type(value).__name__
+    return "None" if value is None else type(value).__name__

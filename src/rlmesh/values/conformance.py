@@ -2,7 +2,7 @@
 
 :func:`compile_check` looks at a leaf space and returns the cheapest function that can still find a
 fault, or None where the dtype already rules every fault out (a uint8 image in [0, 255] costs
-nothing). Only when that function finds something does :func:`explain` look for the element.
+nothing). Only when that function finds something is the element looked for.
 
 Faults are *structural* (NaN, an infinite action, a Discrete value outside its domain: always
 refused) or of *range* (Box bounds: refused, reported or ignored, as the policy says).
@@ -18,14 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from rlmesh.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from rlmesh.spaces import Box, Discrete, MultiDiscrete, Space
+from rlmesh.spaces.base import LeafSpace
 
-__all__ = ["Check", "Policy", "Report", "compile_check"]
+__all__ = ["Check", "Policy", "Report", "compile_bool_check", "compile_check"]
 
 Array = np.ndarray[Any, Any]
 Check = Callable[[Array], None]
-Report = Callable[[str, str, str], None]
-"""Called with (kind, path, detail) for a range fault that is let through."""
+Report = Callable[[str, str, Callable[[], str]], None]
+"""Called with (kind, path, detail) for a range fault that is let through.
+
+``detail()`` words it, which takes longer than finding it: a simulator that leaves its bounds does
+so at every step, and only the first is worth telling."""
 
 _FEW = 16  # below this, Python numbers are checked faster than a NumPy reduction starts
 
@@ -45,7 +49,7 @@ class Policy(Enum):
 
 
 def compile_check(
-    space: Space, path: str, *, policy: Policy, report: Report, finite: bool
+    space: LeafSpace, path: str, *, policy: Policy, report: Report, finite: bool
 ) -> Check | None:
     """Return a function that raises ValueError or reports, or None if nothing can be wrong.
 
@@ -56,12 +60,11 @@ def compile_check(
         report: receives range faults under ``Policy.WARN``.
         finite: refuse infinities as well as NaN (actions).
     """
+    if space.np_dtype == np.bool_:
+        return None
     if isinstance(space, Box):
         return _box_check(space, path, policy, report, finite)
     low, high = _domain(space)
-    dtype = space.np_dtype
-    if dtype == np.bool_ or (isinstance(space, MultiBinary) and dtype == np.bool_):
-        return None
     inside = _compile_inside(low, high, int(np.prod(space.shape, dtype=np.int64)))
 
     def check(array: Array) -> None:
@@ -69,6 +72,17 @@ def compile_check(
             where, got = _first_bad(array, (array < low) | (array > high), space)
             want = f"{low}..{high}" if np.ndim(high) == 0 else "0 <= value < nvec"
             raise ValueError(f"{path}{where}: expected an element of {space!r} ({want}), got {got}")
+
+    return check
+
+
+def compile_bool_check(path: str) -> Check:
+    """Return a check of the bytes of a bool array that came off a wire: 0 or 1, nothing else."""
+
+    def check(array: Array) -> None:
+        highest = array.view(np.uint8).max()
+        if highest > 1:
+            raise ValueError(f"{path}: expected the bytes 0 and 1 of a bool, got {highest}")
 
     return check
 
@@ -83,21 +97,17 @@ def _domain(space: Space) -> tuple[Any, Any]:
 
 def _box_check(space: Box, path: str, policy: Policy, report: Report, finite: bool) -> Check | None:
     floating = space.np_dtype.kind == "f"
-    bounded = policy is not Policy.OFF and not _dtype_implies(space)
+    bounded = policy is not Policy.OFF and not space.bounds_implied
     if not floating and not bounded:
         return None
     size = int(np.prod(space.shape, dtype=np.int64))
     inside = _compile_inside(space.low, space.high, size) if bounded else None
-    sound = _compile_finite(size) if floating and (finite or policy is not Policy.OFF) else None
-    if inside is None and sound is None:
-        return None
+    open_ended = not (np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high)))
+    # A NaN lies in no interval and an infinity in no finite one: one pass finds both faults.
+    sound = _compile_finite() if floating and (inside is None or (finite and open_ended)) else None
 
     def check(array: Array) -> None:
-        # Bounds first: a NaN is inside no interval, so one pass finds both faults.
-        if inside is not None:
-            if inside(array) and not (finite and sound is not None and not sound(array)):
-                return
-        elif sound is not None and sound(array):
+        if (inside is None or inside(array)) and (sound is None or sound(array)):
             return
         if floating:
             bad = ~np.isfinite(array) if finite else np.isnan(array)
@@ -105,28 +115,19 @@ def _box_check(space: Box, path: str, policy: Policy, report: Report, finite: bo
                 where, got = _first_bad(array, bad, space)
                 want = f"finite {space.dtype}" if finite else f"{space.dtype} without NaN"
                 raise ValueError(f"{path}{where}: expected {want} ({space!r}), got {got}")
-        if inside is None:
+        if inside is None or inside(array):
             return
-        outside = ~((array >= space.low) & (array <= space.high))
-        if not outside.any():
-            return
-        where, got = _first_bad(array, outside, space)
-        detail = f"{path}{where}: {got} is outside {space!r}"
+
+        def detail() -> str:
+            outside = ~((array >= space.low) & (array <= space.high))
+            where, got = _first_bad(array, outside, space)
+            return f"{path}{where}: {got} is outside {space!r}"
+
         if policy is Policy.STRICT:
-            raise ValueError(f"{detail}; correct the space, or set RLMESH_VALIDATION_POLICY=warn")
+            raise ValueError(f"{detail()}; correct the space, or set RLMESH_VALIDATION_POLICY=warn")
         report("range", path, detail)
 
     return check
-
-
-def _dtype_implies(space: Box) -> bool:
-    """Whether no value of the dtype (NaN aside) can be out of bounds."""
-    if space.np_dtype == np.bool_:
-        return True
-    if space.np_dtype.kind == "f":
-        return bool(np.all(np.isneginf(space.low)) and np.all(np.isposinf(space.high)))
-    info = np.iinfo(space.np_dtype)
-    return bool(np.all(np.equal(space.low, info.min)) and np.all(np.equal(space.high, info.max)))
 
 
 def _compile_inside(low: Any, high: Any, size: int) -> Callable[[Array], bool]:
@@ -155,7 +156,7 @@ def _compile_inside(low: Any, high: Any, size: int) -> Callable[[Array], bool]:
     return inside_elementwise
 
 
-def _compile_finite(size: int) -> Callable[[Array], bool]:
+def _compile_finite() -> Callable[[Array], bool]:
     """Return a test that is True only if no element is NaN or infinite.
 
     A sum is finite only if every term is; it may overflow, so a False is looked at again.

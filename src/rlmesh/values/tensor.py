@@ -1,9 +1,10 @@
-"""`Tensor`: a framework-neutral, read-only array that any array library can adopt without a copy."""
+"""`Tensor`: a framework-neutral, read-only array that array libraries adopt without a copy."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -47,24 +48,25 @@ class Tensor(np.ndarray[Any, Any]):
             kind = resolve_dtype(dtype)
         except (TypeError, ValueError) as exc:
             raise ValueError(f"unsupported tensor dtype {dtype!r}: {exc}") from None
-        data = np.ascontiguousarray(buffer) if isinstance(buffer, np.ndarray) else buffer
-        raw = bytes(memoryview(data).cast("B"))
+        raw = _raw_bytes(buffer)
         dims = tuple(int(n) for n in shape)
-        expected = int(np.prod(dims, dtype=np.int64)) * kind.itemsize
+        if min(dims, default=0) < 0:
+            raise ValueError(f"tensor shape: expected dimensions >= 0, got {list(dims)}")
+        expected = math.prod(dims) * kind.itemsize
         if len(raw) != expected:
             raise ValueError(
                 f"tensor byte length mismatch: expected {expected} bytes for shape {list(dims)} "
                 f'and dtype "{kind.name}", got {len(raw)}'
             )
-        return cls.adopt(np.ndarray(dims, kind, bytearray(raw)))
+        return cls.adopt(np.ndarray(dims, kind, raw))
 
     @classmethod
     def adopt(cls, array: np.ndarray[Any, Any]) -> Tensor:
         """Return a Tensor over the memory of ``array`` (C-contiguous), without a copy."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array).reshape(array.shape)
-        view = array.view(cls)
-        view.setflags(write=False)
+        view: Tensor = np.ndarray.view(array, cls)
+        np.ndarray.setflags(view, write=False)
         return view
 
     @classmethod
@@ -77,6 +79,7 @@ class Tensor(np.ndarray[Any, Any]):
 
         Raises:
             TypeError: ``obj`` is neither.
+            ValueError: its dtype or device is none of ours (bfloat16, a GPU).
         """
         if type(obj).__name__ == "PyCapsule":
             obj = _Capsule(obj)
@@ -84,14 +87,21 @@ class Tensor(np.ndarray[Any, Any]):
             raise TypeError(
                 f"expected a DLPack capsule or an object with __dlpack__, got {type(obj).__name__}"
             )
-        return cls.adopt(np.array(np.from_dlpack(obj), order="C", copy=True))
+        try:
+            array: np.ndarray[Any, Any] = np.from_dlpack(obj)
+        except (BufferError, RuntimeError) as exc:
+            raise ValueError(
+                f"cannot adopt {type(obj).__name__} through DLPack: {exc}; expected a CPU array of "
+                "bool, integers or floats (bfloat16 is not supported on the wire: cast to float32)"
+            ) from None
+        return cls.adopt(np.array(array, order="C"))
 
     # Attributes. ndarray's own are numpy objects; these are plain data.
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
         """A read-only NumPy view of the same memory."""
-        return self.view(np.ndarray)
+        return np.ndarray.view(self, np.ndarray)
 
     @property
     def shape(self) -> list[int]:  # type: ignore[override]
@@ -107,7 +117,7 @@ class Tensor(np.ndarray[Any, Any]):
     def strides(self) -> list[int]:  # type: ignore[override]
         """Bytes from one element to the next in each dimension (C order)."""
         steps: list[int] = []
-        step = self.array.itemsize
+        step = self.array.itemsize  # NumPy's own strides mean nothing where a dimension is 1
         for n in reversed(self.array.shape):
             steps.insert(0, step)
             step *= n
@@ -121,7 +131,7 @@ class Tensor(np.ndarray[Any, Any]):
     @property
     def buffer(self) -> memoryview:
         """The elements as a read-only memoryview of bytes."""
-        return memoryview(self.array.reshape(-1)).cast("B")
+        return memoryview(self.array.reshape(-1).view(np.uint8))
 
     def is_contiguous(self) -> bool:
         """Whether the elements lie in C order without gaps: always True."""
@@ -138,7 +148,7 @@ class Tensor(np.ndarray[Any, Any]):
         unknown = [i for i, n in enumerate(dims) if n == -1]
         if len(unknown) > 1:
             raise ValueError(f"at most one -1 is allowed in a shape, got {list(dims)}")
-        count = int(np.prod([n for n in dims if n != -1], dtype=np.int64))
+        count = math.prod(n for n in dims if n != -1)
         if unknown and count and size % count == 0:
             dims = tuple(size // count if n == -1 else n for n in dims)
             count = size
@@ -161,7 +171,7 @@ class Tensor(np.ndarray[Any, Any]):
 
     # DLPack
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self) -> Any:
         return _CPU
 
     def __dlpack__(
@@ -219,11 +229,35 @@ class Tensor(np.ndarray[Any, Any]):
 
     __str__ = __repr__
 
+    def __contains__(self, item: object) -> bool:
+        _opaque("cannot be searched")
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return getattr(ufunc, method)(*(_plain(x) for x in inputs), **kwargs)
+        return getattr(ufunc, method)(*(_plain(x) for x in inputs), **_plain(kwargs))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return func(*_plain(args), **_plain(kwargs))
+
+
+def _switched_off(name: str) -> property:
+    def refuse(tensor: Tensor) -> NoReturn:
+        raise AttributeError(f"a Tensor has no attribute {name!r}; convert it with {_CONVERT}")
+
+    return property(refuse)
+
+
+_KEPT = {"itemsize", "nbytes", "ndim", "size", "tobytes"}
+for _name in dir(np.ndarray):
+    if not _name.startswith("_") and _name not in _KEPT and _name not in vars(Tensor):
+        setattr(Tensor, _name, _switched_off(_name))
+
+
+def _raw_bytes(buffer: Any) -> bytearray:
+    """Return a copy of the elements, in C order and little-endian."""
+    if isinstance(buffer, np.ndarray):
+        array = np.asarray(cast("Any", buffer))
+        return bytearray(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+    return bytearray(memoryview(buffer).tobytes())
 
 
 class _Capsule:
@@ -261,12 +295,14 @@ class _Interface:
 
 
 def _plain(value: Any) -> Any:
+    """Return the arguments of a NumPy function with every Tensor replaced by its array."""
     if isinstance(value, Tensor):
         return value.array
-    if isinstance(value, (list, tuple)):
-        return type(value)(_plain(item) for item in value)  # type: ignore[call-arg]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item) for item in value)
+    if type(value) is dict:
+        items = cast("dict[Any, Any]", value).items()
+        return {key: _plain(item) for key, item in items}
     return value
 
 

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
         RLMeshException,
         WorkflowEditionWarning,
     )
-    from rlmesh.evals.results import EpisodeResult, RunResult
-    from rlmesh.evals.run import RANDOM_SAMPLE, run
+    from rlmesh.evals.engine import partial_result
+    from rlmesh.evals.hooks import RunContext, RunHooks, StepEvent
+    from rlmesh.evals.policy import RANDOM_SAMPLE
+    from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
+    from rlmesh.evals.run import run, session
+    from rlmesh.evals.session import Session
+    from rlmesh.evals.telemetry import TelemetryRow
     from rlmesh.values.tensor import Tensor
     from rlmesh.wire.meta import sanitize_metadata
 
@@ -32,20 +37,28 @@ __all__ = [
     "RANDOM_SAMPLE",
     "EnvServer",
     "EnvironmentException",
+    "EpisodeFailure",
     "EpisodeResult",
     "ModelException",
     "ProtocolException",
     "RLMeshException",
     "RemoteEnv",
     "RemoteVectorEnv",
+    "RunContext",
+    "RunHooks",
     "RunResult",
     "ServeOptions",
+    "Session",
+    "StepEvent",
+    "TelemetryRow",
     "Tensor",
     "WorkflowEditionWarning",
     "__version__",
     "numpy",
+    "partial_result",
     "run",
     "sanitize_metadata",
+    "session",
     "spaces",
     "specs",
 ]
@@ -59,7 +72,15 @@ _HOMES = {
     "EpisodeResult": "rlmesh.evals.results",
     "ModelException": "rlmesh.errors",
     "ProtocolException": "rlmesh.errors",
-    "RANDOM_SAMPLE": "rlmesh.evals.run",
+    "EpisodeFailure": "rlmesh.evals.results",
+    "RANDOM_SAMPLE": "rlmesh.evals.policy",
+    "RunContext": "rlmesh.evals.hooks",
+    "RunHooks": "rlmesh.evals.hooks",
+    "Session": "rlmesh.evals.session",
+    "StepEvent": "rlmesh.evals.hooks",
+    "TelemetryRow": "rlmesh.evals.telemetry",
+    "partial_result": "rlmesh.evals.engine",
+    "session": "rlmesh.evals.run",
     "RLMeshException": "rlmesh.errors",
     "RemoteEnv": "rlmesh.envs.remote",
     "RemoteVectorEnv": "rlmesh.envs.remote",

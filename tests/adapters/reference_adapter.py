@@ -1,7 +1,7 @@
 """Run by an interpreter that holds the published rlmesh 0.1.0: its conversions, as a black box.
 
-Reads jobs from the pickle file named first and writes their answers to the one named second: an
-array, or the text of the error. Needs nothing but numpy, gymnasium and rlmesh.
+Answers each pickled job on stdin with a pickle on stdout: an array, or the text of the error. Needs
+nothing but numpy, gymnasium and rlmesh.
 """
 
 from __future__ import annotations
@@ -67,16 +67,17 @@ CONVERSIONS = {"image": convert_image, "state": convert_state, "action": convert
 
 
 def main() -> None:
-    with open(sys.argv[1], "rb") as file:
-        jobs: list[dict[str, Any]] = pickle.load(file)
-    answers: list[Any] = []
-    for job in jobs:
+    while True:
         try:
-            answers.append(CONVERSIONS[job["kind"]](job))
+            job: dict[str, Any] = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer = CONVERSIONS[job["kind"]](job)
         except (ValueError, TypeError) as exc:
-            answers.append(f"{type(exc).__name__}: {exc}")
-    with open(sys.argv[2], "wb") as file:
-        pickle.dump(answers, file)
+            answer = f"{type(exc).__name__}: {exc}"
+        pickle.dump(answer, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

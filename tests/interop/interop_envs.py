@@ -47,7 +47,12 @@ class Seeded(gym.Env):
 class Tracker(Seeded):
     """A noisy point pushed by the action. Ends after 4 to 9 steps, half of the time as truncated."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10, "authors": ["a", "b"], "scale": 0.1}
+    metadata = {
+        "render_modes": ["rgb_array"],
+        "render_fps": 10,
+        "authors": ["a", "b"],
+        "scale": 0.1,
+    }
     observation_space = spaces.Box(-50.0, 50.0, (4,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
@@ -373,4 +378,20 @@ def chatter(observation):
     }
 
 
-POLICIES = {"steer": steer, "balance": balance, "chatter": chatter}
+def stacked(trees):
+    """Return one tree a lane as a tree of batched leaves; texts become a list."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {key: stacked([tree[key] for tree in trees]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(stacked(list(children)) for children in zip(*trees))
+    return list(trees) if isinstance(first, str) else np.stack(trees)
+
+
+POLICIES = {
+    "steer": steer,
+    "balance": balance,
+    "chatter": chatter,
+    "idle": lambda observation: Faulty.FINE,
+    "provoke": lambda observation: Faulty.RAISE,
+}

@@ -47,7 +47,7 @@ def record_vector(
         answers.append(envs.step(action))
         if until_end and (np.any(answers[-1][2]) or np.any(answers[-1][3])):
             break
-    return script, answers
+    return script, [(lanes_of(envs, answer[0]), *answer[1:]) for answer in answers]
 
 
 def samples(space: spaces.Space[Any], count: int, seed: int = 0) -> list[Any]:
@@ -74,9 +74,11 @@ class LocalLanes:
         return tuple(list(part) for part in zip(*taken, strict=True))
 
 
-def lanes_of(space: spaces.Space[Any], batched: Any) -> list[Any]:
-    """Return gymnasium's batched value as one value a lane."""
-    return list(batched) if isinstance(batched, list) else list(iterate(space, batched))
+def lanes_of(envs: Any, observations: Any) -> list[Any]:
+    """Return a vector env's observations as one a lane."""
+    if isinstance(envs, LocalLanes):
+        return observations
+    return list(iterate(envs.observation_space, observations))
 
 
 def returned(outcome: Mapping[str, Any]) -> Any:
@@ -157,7 +159,9 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def same_episodes(space: spaces.Space[Any], outcomes: Sequence[Any], answers: Sequence[Any]) -> None:
+def same_episodes(
+    space: spaces.Space[Any], outcomes: Sequence[Any], answers: Sequence[Any]
+) -> None:
     """Assert that a single env's client showed the env's own trajectory."""
     assert len(outcomes) == len(answers)
     episode_id: Any = None
@@ -183,8 +187,10 @@ def same_lockstep(
     assert len(outcomes) == len(answers)
     for i, (outcome, meant) in enumerate(zip(outcomes, answers, strict=True)):
         shown = returned(outcome)
-        for lane, value in enumerate(lanes_of(space, meant[0])):
-            same_value(space, lane_value(space, shown[0], lane, lanes), value, f"answer {i}, {lane=}")
+        for lane, value in enumerate(meant[0]):
+            same_value(
+                space, lane_value(space, shown[0], lane, lanes), value, f"answer {i}, {lane=}"
+            )
         assert len(set(shown[-1]["episode_ids"])) == lanes, f"answer {i}"
         if len(meant) == 5:
             for part, dtype in zip((1, 2, 3), (np.float64, np.bool_, np.bool_), strict=True):
@@ -193,13 +199,20 @@ def same_lockstep(
             assert shown[-1]["completed_episodes"] == int(ended.sum()), f"answer {i}"
 
 
-def evaluated(env: Any, policy: Any, seeds: Sequence[int | None]) -> list[dict[str, Any]]:
+def evaluated(
+    env: Any,
+    policy: Any,
+    seeds: Sequence[int | None],
+    options: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
     """Return the episodes of ``policy`` on the env itself, in the form a published run reports."""
-    return [_episode(env, policy, index, seed) for index, seed in enumerate(seeds)]
+    return [_episode(env, policy, index, seed, options) for index, seed in enumerate(seeds)]
 
 
-def _episode(env: Any, policy: Any, index: int, seed: int | None) -> dict[str, Any]:
-    observation, info = env.reset(seed=seed)
+def _episode(
+    env: Any, policy: Any, index: int, seed: int | None, options: dict[str, Any] | None
+) -> dict[str, Any]:
+    observation, info = env.reset(seed=seed, options=options)
     reward, steps, terminated, truncated = 0.0, 0, False, False
     while not (terminated or truncated):
         observation, gained, terminated, truncated, info = env.step(policy(observation))

@@ -29,12 +29,12 @@ def pack(value):
         return {"bytes": value.hex()}
     if isinstance(value, np.generic):
         return {"scalar": [value.dtype.str, value.tobytes().hex()]}
+    if type(value).__name__ == "Tensor":
+        return {"tensor": [str(value.dtype), list(value.shape), value.tobytes().hex()]}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         if value.nbytes >= _LARGE:
             return {"digest": [value.dtype.str, list(value.shape), digest(value)]}
         return {"array": [value.dtype.str, list(value.shape), value.tobytes().hex()]}
-    if hasattr(value, "tobytes") and hasattr(value, "dtype"):
-        return {"tensor": [str(value.dtype), list(value.shape), value.tobytes().hex()]}
     if isinstance(value, enum.Enum):
         return {"other": [type(value).__name__, value.value]}
     return {"other": [type(value).__name__, repr(value)]}

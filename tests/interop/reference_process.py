@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from interop_values import pack, unpack
+from support import Child
 
-__all__ = ["Reference", "find_reference"]
+__all__ = ["Reference", "Served", "find_reference"]
 
 HERE = Path(__file__).resolve().parent
 VERSION = "0.1.0"
@@ -45,15 +42,14 @@ class Reference:
 
     def __init__(self, python: str) -> None:
         self._python = python
-        # Not PYTHONPATH=src of the tests' own process: that would be our package.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "RLMESH_"))}
-        self._environ = {**kept, "PYTHONPATH": str(HERE), "RLMESH_WORKFLOW_EDITION": ""}
+        # Not the PYTHONPATH of the tests' own process: it may lead to our package.
+        self._environ = {"PYTHONPATH": str(HERE), "RLMESH_WORKFLOW_EDITION": ""}
 
     def version(self) -> str:
         """Return the version of the package, or why it could not be told."""
         done = subprocess.run(
             [self._python, "-c", "import rlmesh; print(rlmesh.__version__)"],
-            env=self._environ,
+            env={**os.environ, **self._environ},
             capture_output=True,
             text=True,
             timeout=START_SECONDS,
@@ -88,37 +84,17 @@ class Reference:
         }
         return self._order("evaluate.py", order)
 
-    @contextlib.contextmanager
-    def serving(self, name: str, address: str = "127.0.0.1:0", **options: Any) -> Iterator[Served]:
-        """Serve the env called ``name`` with the published server, for the block."""
-        arguments = [name, address, json.dumps(options)]
-        with tempfile.TemporaryFile("w+") as log:
-            process = subprocess.Popen(
-                [self._python, str(HERE / "reference" / "serve.py"), *arguments],
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-            try:
-                assert process.stdout is not None
-                ready, _, _ = select.select([process.stdout], [], [], START_SECONDS)
-                bound = process.stdout.readline().strip() if ready else ""
-                if not bound:
-                    log.seek(0)
-                    raise RuntimeError(f"serve.py {name} did not start: {log.read().strip()}")
-                yield Served(bound, process)
-            finally:
-                process.kill()
-                process.communicate()
+    def serving(self, name: str, address: str = "127.0.0.1:0", **options: Any) -> Served:
+        """Serve the env called ``name`` with the published server; killed at the block's end."""
+        program = str(HERE / "reference" / "serve.py")
+        return Served([self._python, program, name, address, json.dumps(options)], self._environ)
 
     def _order(self, program: str, order: Any) -> Any:
         try:
             done = subprocess.run(
                 [self._python, str(HERE / "reference" / program)],
                 input=json.dumps(order),
-                env=self._environ,
+                env={**os.environ, **self._environ},
                 capture_output=True,
                 text=True,
                 timeout=ORDER_SECONDS,
@@ -131,12 +107,16 @@ class Reference:
         return json.loads(done.stdout)
 
 
-class Served:
+class Served(Child):
     """A running published server."""
 
-    def __init__(self, address: str, process: subprocess.Popen[str]) -> None:
-        self.address = address
-        self.process = process
+    def __init__(self, argv: list[str], environ: dict[str, str]) -> None:
+        super().__init__(argv, environ=environ)
+        try:
+            self.address = self.line()
+        except BaseException:
+            self.__exit__()
+            raise
 
 
 def _unpacked(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
-from interop_envs import CHARSET, ENVS, FRAME_SHAPES, Faulty, picture
+from interop_envs import CHARSET, ENVS, FRAME_SHAPES, Faulty, picture, stacked
 from interop_expect import (
     LocalLanes,
     lane_value,
@@ -25,6 +24,7 @@ from interop_expect import (
 )
 from interop_values import Tensorial
 from reference_process import Reference
+from support import Resources, serving
 
 Serve = Callable[..., str]
 
@@ -214,20 +214,14 @@ def test_one_client_at_a_time_and_the_next_after_its_close(
     assert returned(outcomes[7])
 
 
-def test_a_client_that_gave_up_on_a_slow_step_makes_room(reference: Reference, serve: Serve) -> None:
+def test_a_client_gone_mid_step_makes_room_at_once(reference: Reference, serve: Serve) -> None:
     address = serve("faulty")
-    outcomes = reference.drive(
-        [
-            connect(address, request_timeout_seconds=0.3),
-            ["reset", {}],
-            ["step", Faulty.SLEEP],
-            connect(address),
-            ["reset", {}],
-            ["step", Faulty.FINE],
-        ]
+    gone = reference.drive(
+        [connect(address, request_timeout_seconds=0.3), ["reset", {}], ["step", Faulty.SLEEP]]
     )
-    assert outcomes[2]["raised"][0] == "TimeoutError"
-    assert returned(outcomes[5])[1] == 1.0
+    assert gone[2]["raised"][0] == "TimeoutError"
+    outcomes = reference.drive([connect(address), ["reset", {}], ["step", Faulty.FINE]])
+    assert returned(outcomes[2])[1] == 1.0
 
 
 @pytest.mark.parametrize("name", ["next_step", "same_step"])
@@ -244,17 +238,11 @@ def test_a_vector_env_through_its_autoresets(reference: Reference, serve: Serve,
 
 def test_a_vector_env_with_every_kind_of_space(reference: Reference, serve: Serve) -> None:
     envs = ENVS["zoo_vector"]()
-    space, single = envs.single_observation_space, envs.single_action_space
-    script, answers = record_vector(envs, 3, samples(envs.action_space, 9))
-    singles = [_as_list(gym.vector.utils.iterate(envs.action_space, move[1])) for move in script[1:]]
-    script[1:] = [["step", lanes] for lanes in singles]
-    assert single.contains(script[1][1][0])
+    drawn = samples(envs.single_action_space, 18)
+    pairs = [drawn[i : i + 2] for i in range(0, 18, 2)]
+    script, answers = record_vector(envs, 3, [stacked(pair) for pair in pairs])
     outcomes = reference.drive([connect(serve("zoo_vector")), *script], vector=True)
-    same_lockstep(space, outcomes[1:], answers, 2)
-
-
-def _as_list(lanes: Any) -> list[Any]:
-    return list(lanes)
+    same_lockstep(envs.single_observation_space, outcomes[1:], answers, 2)
 
 
 def test_a_vector_env_without_autoreset(reference: Reference, serve: Serve) -> None:
@@ -274,20 +262,16 @@ def test_a_vector_env_without_autoreset(reference: Reference, serve: Serve) -> N
 @pytest.mark.parametrize("name", ["lanes", "zoo_lanes"])
 def test_lanes(reference: Reference, serve: Serve, name: str) -> None:
     lanes = LocalLanes(ENVS[name]())
-    single = lanes.envs[0].observation_space
     drawn = samples(lanes.envs[0].action_space, 40)
     steps = [drawn[i : i + 2] for i in range(0, 40, 2)]
     script, answers = record_vector(lanes, 21, steps, until_end=True)
+    script[1:] = [["step", stacked(move[1])] for move in script[1:]]
     outcomes = reference.drive([connect(serve(name)), *script], vector=True)
-    same_lockstep(single, outcomes[1:], answers, 2)
+    same_lockstep(lanes.envs[0].observation_space, outcomes[1:], answers, 2)
     for outcome, meant in zip(outcomes[1:], answers, strict=True):
         shown = returned(outcome)[-1]
         for key in meant[-1][0]:
-            assert shown[key] == [info_form_of(lane, key) for lane in meant[-1]]
-
-
-def info_form_of(info: dict[str, Any], key: str) -> Any:
-    return info[key]
+            assert shown[key] == [info[key] for info in meant[-1]]
 
 
 def test_frames_of_each_lane(reference: Reference, serve: Serve) -> None:
@@ -321,3 +305,11 @@ def test_seeds_must_be_as_many_as_lanes(reference: Reference, serve: Serve) -> N
         for lane, seed in enumerate(seeds):
             value = lane_value(space, shown, lane, lanes)
             same_value(space, value, ENVS["tracker"]().reset(seed=seed)[0], f"{name}, {lane=}")
+
+
+def test_clients_leave_nothing_behind(reference: Reference) -> None:
+    before = Resources.now()
+    with serving(ENVS["tracker"]()) as server:
+        session = [connect(server.address), ["reset", {}], ["close"]]
+        reference.drive([*session, *session, connect(server.address), ["reset", {}]])
+    before.assert_back()

@@ -30,6 +30,9 @@ Array = np.ndarray[Any, Any]
 Box = tuple[float, float, float, float]
 """Top, left, bottom, right in pixels; fractions allowed."""
 
+_BLOCK = 32
+"""Rows of a result computed at a time, so that their float64 copies stay in cache."""
+
 RESAMPLES = ("bilinear", "bilinear_aa", "bicubic_aa", "lanczos3_aa", "area")
 
 _OPENCV = {"bilinear": "INTER_LINEAR", "area": "INTER_AREA"}
@@ -184,15 +187,21 @@ def resize_box(image: Array, box: Box, height: int, width: int, resample: str) -
     taps = _bilinear_taps if resample == "bilinear" else _area_taps
     rows, row_weights = taps(top, bottom, height, image.shape[0])
     columns, column_weights = taps(left, right, width, image.shape[1])
-    channels = image.shape[2]
-    column_weights = np.repeat(column_weights, channels, axis=1)
-    lines = [image.take(index, axis=0) for index in rows]
-    total = np.zeros((height, width * channels))
-    for index, column_weight in zip(columns, column_weights, strict=True):
-        # Pixels are picked as bytes; only those of the result are ever floats.
-        picked = [line.take(index, axis=1).reshape(height, -1) for line in lines]
-        total += _weighted_sum(picked, row_weights[:, :, None]) * column_weight
-    return np.rint(total, out=total).astype(np.uint8).reshape(height, width, channels)
+    column_weights = np.repeat(column_weights, image.shape[2], axis=1)
+    row_weights = row_weights[:, :, None]
+    out = np.empty((height, width, image.shape[2]), np.uint8)
+    lines = out.reshape(height, -1)
+    for at in range(0, height, _BLOCK):
+        block = slice(at, at + _BLOCK)
+        sources = [image.take(index, axis=0) for index in rows[:, block]]
+        weights = row_weights[:, block]
+        total = np.zeros(lines[block].shape)
+        for index, column_weight in zip(columns, column_weights, strict=True):
+            # Pixels are picked as bytes; only those of the result are ever floats.
+            column = [source.take(index, axis=1).reshape(len(source), -1) for source in sources]
+            total += _weighted_sum(column, weights) * column_weight
+        lines[block] = np.rint(total, out=total)
+    return out
 
 
 def _weighted_sum(parts: list[Array], weights: Array) -> Array:

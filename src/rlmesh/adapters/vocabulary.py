@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rlmesh.adapters.resampling import RESAMPLES
+
 __all__ = [
     "ACTION_DELTA_POS",
     "ACTION_DELTA_POS_2",
@@ -152,7 +154,6 @@ converts out of it, and no actuator takes it.
 
 LAYOUTS = ("hwc", "chw")
 FIT_MODES = ("stretch", "crop", "pad")
-RESAMPLES = ("bilinear", "bilinear_aa", "bicubic_aa", "lanczos3_aa", "area")
 CROP_MODES = ("zoom", "slice")
 CHANNEL_ORDERS = ("rgb", "bgr")
 STACK_PADS = ("first", "black")

@@ -25,7 +25,7 @@ from rlmesh.transport.service import ServerSession, ServiceName
 from rlmesh.values import Report
 from rlmesh.wire import messages
 from rlmesh.wire.contract import contract_to_message
-from rlmesh.wire.handshake import EDITION, answer_hello
+from rlmesh.wire.handshake import EDITION, PARTIAL_RESET, SUBSET_STEP, answer_hello
 from rlmesh.wire.meta import ARRAY_CAPABILITY
 from rlmesh.wire.status import StatusError
 
@@ -33,8 +33,10 @@ __all__ = ["EnvCore"]
 
 _log = logging.getLogger("rlmesh")
 
-SUBSET_STEP = "subset_step"
-"""Capability of a server whose lanes may be reset and stepped alone."""
+_UNREAD_SECONDS = 2.0
+"""While stopping, how long a client may leave an answer unread that its socket has no room for."""
+
+_IDLE, _IN_ENV, _SENDING = range(3)
 
 
 class EnvCore:
@@ -57,12 +59,15 @@ class EnvCore:
         self._options = options
         self.token = options.token or ""
         self.close_env_on_stop = close_env
+        self.claimed = False
+        self.disowned = False
         self.thread: threading.Thread | None = None
         self._sessions: queue.SimpleQueue[ServerSession | None] = queue.SimpleQueue()
         self._claim = threading.Lock()
         self._driving: ServerSession | None = None
         self._stopping = False
-        self._busy = False
+        self._phase = _IDLE
+        self._unread_since: float | None = None
         self._last_request = time.monotonic()
         self.drained = threading.Event()
         self.finished = threading.Event()
@@ -74,8 +79,8 @@ class EnvCore:
         """Serve sessions until told to stop, then close the env. Once, on the env's thread."""
         self.thread = threading.current_thread()
         self._last_request = time.monotonic()
-        self.listener.start()
         try:
+            self.listener.start()
             while not self._stopping:
                 session = self._sessions.get()
                 if session is None:
@@ -92,10 +97,27 @@ class EnvCore:
             self.drained.set()
             try:
                 self.listener.stop()
-                if self.close_env_on_stop:
-                    self.host.close()
+                self._turn_away()
+                self.close_host()
             finally:
                 self.finished.set()
+
+    def close_host(self) -> None:
+        """Close the env if that is this server's to do; what it raises is only logged."""
+        if not self.close_env_on_stop:
+            return
+        try:
+            self.host.close()
+        except Exception:
+            _log.exception("closing the env of %s failed", self.listener.address)
+
+    def _turn_away(self) -> None:
+        """Hang up on the sessions that were not begun."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                session = self._sessions.get_nowait()
+                if session is not None:
+                    session.close()
 
     def _drive(self, session: ServerSession) -> None:
         """Answer one client until it leaves; the hot path."""
@@ -106,15 +128,19 @@ class EnvCore:
             request = recv()
             if request is None:
                 return
-            self._busy = True
+            self._phase = _IN_ENV
             header, leaves, last = handle(*request)
+            self._phase = _SENDING
             try:
                 send(header, leaves, last=last)
             except (OSError, ValueError) as exc:
                 _log.warning("the driving client was dropped: %s", exc)
+                if isinstance(exc, ValueError):  # over the message limit: nothing was sent
+                    with contextlib.suppress(OSError):
+                        send(handler.too_large(exc), (), last=True)
                 return
             finally:
-                self._busy = False
+                self._phase = _IDLE
                 self._last_request = time.monotonic()
             if last:
                 return
@@ -128,6 +154,7 @@ class EnvCore:
         if driving is not None:
             driving.interrupt()
         self._sessions.put(None)
+        self.listener.wake()
 
     def abandon(self) -> None:
         """Give up on a request that outlived the drain timeout: free the port and the client."""
@@ -137,11 +164,21 @@ class EnvCore:
                 driving.close()
         self.listener.stop()
 
+    def disown(self) -> None:
+        """Let go of everything in a forked child, where the env's thread did not come along."""
+        self.disowned = True
+        self.listener.disown()
+        self.drained, self.finished = threading.Event(), threading.Event()  # unlocked for sure
+        self.drained.set()
+        self.finished.set()
+
     def handshake(self, request: bytes) -> bytes:
         message = _parse(messages.env.HandshakeRequest, request)
         capabilities = [ARRAY_CAPABILITY]
         if self.host.partial_step:
             capabilities.append(SUBSET_STEP)
+        if self.host.partial_reset:
+            capabilities.append(PARTIAL_RESET)
         response = answer_hello(
             "env", message, capabilities=capabilities, contract=self._contract, wants=EDITION
         )
@@ -176,11 +213,13 @@ class EnvCore:
         self._last_request = time.monotonic()
 
     def tick(self) -> float | None:
-        """Stop when idle for too long."""
+        """Stop when idle for too long; while stopping, let no client hold that up."""
+        if self._stopping:
+            return self._unread()
         idle = self._options.idle_timeout_seconds
-        if idle is None or self._stopping:
+        if idle is None:
             return None
-        if self._busy:
+        if self._phase != _IDLE:
             return idle
         left = self._last_request + idle - time.monotonic()
         if left <= 0:
@@ -188,6 +227,17 @@ class EnvCore:
             self.request_stop()
             return None
         return left
+
+    def _unread(self) -> float:
+        """Hang up on a client that does not read the answer that the env's thread is sending."""
+        now = time.monotonic()
+        if self._phase != _SENDING:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
+        elif now - self._unread_since >= _UNREAD_SECONDS and self._driving is not None:
+            self._driving.close()
+        return 0.2
 
 
 def _parse(kind: Any, data: bytes) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -13,7 +14,12 @@ from rlmesh.errors import ProtocolException
 from rlmesh.wire import messages
 from rlmesh.wire.handshake import SUPPORTED_EDITIONS, enabled
 from rlmesh.wire.meta import ARRAY_CAPABILITY, decode_map, fill_map
-from rlmesh.wire.status import EnvErrorCode, EnvFault, exception_to_env_error
+from rlmesh.wire.status import (
+    EnvErrorCode,
+    EnvFault,
+    describe_exception,
+    exception_to_env_error,
+)
 
 __all__ = ["WARNING_KEY", "Conformance", "EnvHandler"]
 
@@ -111,13 +117,15 @@ class EnvHandler:
             self._last_header, self._last_request = header, request
         try:
             if request.kind == "step":
+                began = time.perf_counter_ns()
                 response, out = self._step(request, leaves)
+                response.endpoint_total_ns = time.perf_counter_ns() - began
                 return response.SerializeToString(), out, False
             return self._handle_rare(request)
         except EnvFault as fault:
             return self._error(fault, request.kind, request.id), (), not fault.recoverable
         except Exception as exc:
-            _log.warning("%s raised %s: %s", request.kind, type(exc).__name__, exc)
+            _log.warning("%s raised %s", request.kind, describe_exception(exc))
             # A failed reset or step leaves the env in no known state; a failed render is harmless.
             return self._error(exc, request.kind, request.id), (), request.kind != "render"
 
@@ -136,6 +144,12 @@ class EnvHandler:
         else:
             raise EnvFault(EnvErrorCode.UNSUPPORTED, "the request asks for nothing known here")
         return response.SerializeToString(), out, request.kind == "close"
+
+    def too_large(self, exc: ValueError) -> bytes:
+        """Return the response in place of one that is over the message limit."""
+        fault = EnvFault(EnvErrorCode.INTERNAL, str(exc), recoverable=False)
+        request_id = self._last_request.id if self._last_request is not None else ""
+        return self._error(fault, "", request_id)
 
     def _error(self, exc: Exception, during: str, request_id: str) -> bytes:
         response = messages.env.JoinResponse(request_id=request_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from rlmesh.spaces import Space, Tuple, from_gymnasium_space
 from rlmesh.values import Codec, Policy, Report, compile_codec
+from rlmesh.values.frameworks import to_host
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
@@ -18,6 +20,8 @@ __all__ = [
     "LanesHost",
     "ScalarHost",
     "checked_env",
+    "is_vector_env",
+    "peek",
     "split_reset",
     "split_step",
 ]
@@ -73,9 +77,27 @@ def checked_env(env: Any, what: str = "env") -> Any:
     return env
 
 
+def peek(env: Any, name: str, default: Any = None) -> Any:
+    """Return an attribute that ``env`` may lack.
+
+    Gymnasium 0.29 warns when a wrapper is asked for what only the env inside may have.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(env, name, default)
+
+
+def is_vector_env(env: Any) -> bool:
+    """Whether ``env`` has the surface of a vector env."""
+    return peek(env, "num_envs") is not None or (
+        peek(env, "single_observation_space") is not None
+        and peek(env, "single_action_space") is not None
+    )
+
+
 def read_space(env: Any, name: str) -> Space:
     """Return a space of ``env`` as an rlmesh space; the error names the attribute."""
-    space = getattr(env, name, None)
+    space = peek(env, name)
     if space is None:
         raise TypeError(
             f"env must have {name} (an rlmesh, gymnasium or gym space); {type(env).__name__} has "
@@ -127,20 +149,41 @@ def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
 
 def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
     """Return the five parts of a step; a legacy 4-tuple's done is terminated."""
-    if isinstance(result, tuple):
-        parts = cast("tuple[Any, ...]", result)
+    if isinstance(result, (tuple, list)):
+        parts = cast("Sequence[Any]", result)
         if len(parts) == 5:
-            return cast("tuple[Any, Any, Any, Any, Mapping[str, Any]]", parts)
+            observation, reward, terminated, truncated, info = parts
+            return observation, reward, terminated, truncated, _mapping(info)
         if len(parts) == 4:
             observation, reward, done, info = parts
-            return observation, reward, done, False, info
-        got = f"a tuple of {len(parts)}"
+            return observation, reward, done, False, _mapping(info)
+        got = f"a {type(result).__name__} of {len(parts)}"  # pyright: ignore[reportUnknownArgumentType]
     else:
         got = type(result).__name__
     raise TypeError(
         f"env.step must return a 4- or 5-tuple (observation, reward, terminated, truncated, info), "
         f"got {got}"
     )
+
+
+def _mapping(info: Any) -> Mapping[str, Any]:
+    if isinstance(info, Mapping):
+        return cast("Mapping[str, Any]", info)
+    if info is None:
+        return {}
+    raise TypeError(f"env.step must return a mapping as info, got {type(info).__name__}")
+
+
+def as_reward(reward: Any) -> float:
+    """Return a number, or an array or tensor of one, as a float."""
+    if isinstance(reward, (float, int, np.floating, np.integer)):
+        return float(cast("Any", reward))
+    array = to_host(reward)
+    if array.dtype.kind not in "biuf" or array.size != 1:
+        raise TypeError(
+            f"env.step must return one number as reward, got {type(reward).__name__} {reward!r}"
+        )
+    return float(array.item())
 
 
 def reset_arguments(seed: Any, options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -214,7 +257,7 @@ class ScalarHost:
         observation, reward, terminated, truncated, info = split_step(result)
         return (
             self._observation.encode(observation),
-            (float(reward),),
+            (as_reward(reward),),
             _FLAGS[bool(terminated)],
             _FLAGS[bool(truncated)],
             info,
@@ -242,7 +285,7 @@ class LanesHost:
             raise ValueError("expected at least one env to serve as a lane, got an empty list")
         for lane, env in enumerate(envs):
             checked_env(env, f"env {lane}")
-            if hasattr(env, "num_envs"):
+            if is_vector_env(env):
                 raise TypeError(
                     f"env {lane} is a vector env ({type(env).__name__}); lanes are single envs. "
                     "Serve the vector env itself, not a list of them"
@@ -297,7 +340,7 @@ class LanesHost:
         for lane, action in zip(indices, actions, strict=True):
             observation, reward, ended, cut, info = split_step(self.envs[lane].step(action))
             observations.append(observation)
-            rewards.append(float(reward))
+            rewards.append(as_reward(reward))
             terminated.append(bool(ended))
             truncated.append(bool(cut))
             infos.append(info)
@@ -325,7 +368,7 @@ class LanesHost:
         return merged
 
     def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
-        return lane_info(info, lane)
+        return lane_info(info, lane, self.lanes)
 
     def render(self, lane: int) -> Any:
         env = self.envs[lane]
@@ -357,19 +400,37 @@ def expand_seeds(seeds: Sequence[int], lanes: int) -> Sequence[int | None]:
     return seeds
 
 
-def lane_info(info: Mapping[str, Any], lane: int) -> dict[str, Any]:
-    """Return a lane's own entries of a vector info map (``key`` where ``_key`` marks the lane)."""
+def lane_info(info: Mapping[str, Any], lane: int, lanes: int) -> dict[str, Any]:
+    """Return a lane's own entries of a vector info map.
+
+    Gymnasium marks with ``_key`` whose entry ``key`` is. Without a mask, what has one item a lane
+    is taken apart, and anything else is said of every lane.
+    """
     own: dict[str, Any] = {}
     for key, value in info.items():
-        mask = info.get(f"_{key}")
-        if mask is None or isinstance(mask, Mapping) or not _marked(mask, lane):
+        if key[:1] == "_" and key[1:] in info:
             continue
-        own[key] = lane_info(value, lane) if isinstance(value, Mapping) else value[lane]  # pyright: ignore[reportUnknownArgumentType]
+        mask = _mask(info.get(f"_{key}"), lanes)
+        if mask is not None and not mask[lane]:
+            continue
+        if isinstance(value, Mapping):
+            own[key] = lane_info(cast("Mapping[str, Any]", value), lane, lanes)
+        elif mask is not None or _has_lanes(value, lanes):
+            own[key] = value[lane]
+        else:
+            own[key] = value
     return own
 
 
-def _marked(mask: Any, lane: int) -> bool:
-    try:
-        return bool(np.asarray(mask)[lane])
-    except (IndexError, TypeError, ValueError):
-        return False
+def _mask(value: Any, lanes: int) -> Any:
+    if value is None or isinstance(value, Mapping):
+        return None
+    mask: np.ndarray[Any, Any] = np.asarray(value)
+    return mask if mask.shape == (lanes,) else None
+
+
+def _has_lanes(value: Any, lanes: int) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(cast("Sequence[Any]", value)) == lanes
+    shape = getattr(value, "shape", ())
+    return bool(shape) and shape[0] == lanes

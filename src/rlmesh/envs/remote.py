@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar
 
-from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink, VectorLink
+from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink
 from rlmesh.envs.options import check_seconds
+from rlmesh.envs.vector_link import VectorLink
 from rlmesh.spaces import Space
 from rlmesh.transport.address import make_address
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
@@ -84,6 +85,11 @@ class _RemoteBase:
 
     def _check_arity(self, contract: EnvContract) -> None:
         raise NotImplementedError
+
+    @property
+    def link(self) -> Any:
+        """The connection underneath, for those who drive many of them."""
+        return self._link
 
     @property
     def address(self) -> str:
@@ -169,7 +175,8 @@ class _RemoteBase:
 
 
 def _hang_up(link: EnvLink) -> None:
-    link.close()
+    # Whichever thread collects the garbage, it must not have to wait for an answer.
+    link.hang_up()
 
 
 class RemoteEnv(_RemoteBase):

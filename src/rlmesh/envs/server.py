@@ -12,9 +12,9 @@ from types import FrameType, TracebackType
 from typing import Any, cast
 
 from rlmesh.envs.core import EnvCore
-from rlmesh.envs.hosts import Host, LanesHost, ScalarHost, checked_env
+from rlmesh.envs.hosts import Host, LanesHost, ScalarHost, checked_env, is_vector_env, peek
 from rlmesh.envs.options import ServeOptions
-from rlmesh.envs.vector_host import SqueezedVectorEnv, VectorHost, is_vector_env
+from rlmesh.envs.vector_host import SqueezedVectorEnv, VectorHost
 from rlmesh.transport.address import make_address
 from rlmesh.values import Report
 from rlmesh.wire.contract import EnvContract
@@ -134,6 +134,10 @@ class EnvServer:
             raise RuntimeError("wait() before start(): the server is not running")
         return self._core.finished.wait(timeout)
 
+    def request_stop(self) -> None:
+        """Ask for the stop that :meth:`shutdown` waits for; safe in a signal handler."""
+        self._core.request_stop()
+
     def shutdown(self) -> None:
         """Stop: finish the running request, close the env, free the address. Idempotent.
 
@@ -148,8 +152,7 @@ class EnvServer:
         if not self._used:
             self._used = True
             self._core.listener.stop()
-            if self._core.close_env_on_stop:
-                self._core.host.close()
+            self._core.close_host()
             self._core.finished.set()
             return
         self._core.request_stop()
@@ -178,6 +181,7 @@ class EnvServer:
                 f"{what}() on a server that was already started or shut down; construct a new one"
             )
         self._used = True
+        self._core.claimed = True
 
     def __enter__(self) -> EnvServer:
         return self
@@ -197,6 +201,8 @@ class EnvServer:
 def _make_host(env: Any, report: Report) -> Host:
     if isinstance(env, (list, tuple)):
         envs = cast("Sequence[Any]", env)
+        if len(envs) == 1 and not is_vector_env(envs[0]):
+            return ScalarHost(envs[0], report)  # the wire knows no vector of one
         return LanesHost(envs, report)
     if isinstance(env, type):
         raise TypeError(
@@ -206,7 +212,7 @@ def _make_host(env: Any, report: Report) -> Host:
         raise TypeError(f"env must have a 'step' method, got {type(env).__name__}")
     if not is_vector_env(env):
         return ScalarHost(env, report)
-    if int(getattr(env, "num_envs", 0)) == 1:
+    if int(peek(env, "num_envs", 0)) == 1:
         return ScalarHost(SqueezedVectorEnv(checked_env(env)), report)
     return VectorHost(env, report)
 
@@ -239,11 +245,13 @@ class _stop_on_sigint:
 
 def _finalize(core: EnvCore) -> None:
     """Stop a server that was dropped, or that outlived the interpreter."""
-    if core.thread is None:
-        core.listener.stop()
+    if core.disowned:
         return
     core.request_stop()
-    if core.thread is not threading.current_thread():
+    if not core.claimed:
+        core.listener.stop()
+    elif not threading.current_thread().name.startswith("rlmesh-"):
+        # The garbage collector may run on a thread that the server needs in order to stop.
         core.finished.wait(_FINALIZER_SECONDS)
 
 
@@ -254,7 +262,7 @@ def _disown_all() -> None:
     """Let go of every address in a forked child (an AsyncVectorEnv worker, say)."""
     for core in list(_cores):
         with contextlib.suppress(Exception):
-            core.listener.disown()
+            core.disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -15,6 +15,7 @@ from rlmesh.envs.hosts import (
     expand_seeds,
     invalid_action,
     lane_info,
+    peek,
     read_id,
     read_metadata,
     read_render_mode,
@@ -28,14 +29,7 @@ from rlmesh.values import Report
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
-__all__ = ["SqueezedVectorEnv", "VectorHost", "is_vector_env", "read_autoreset_mode"]
-
-
-def is_vector_env(env: Any) -> bool:
-    """Whether ``env`` has the surface of a vector env."""
-    return hasattr(env, "num_envs") or (
-        hasattr(env, "single_observation_space") and hasattr(env, "single_action_space")
-    )
+__all__ = ["SqueezedVectorEnv", "VectorHost", "read_autoreset_mode"]
 
 
 def read_autoreset_mode(env: Any) -> AutoresetMode:
@@ -60,15 +54,34 @@ def read_autoreset_mode(env: Any) -> AutoresetMode:
     return AutoresetMode.NEXT_STEP if version >= (1, 0) else AutoresetMode.SAME_STEP
 
 
+def _gymnasium_classes(env: Any) -> set[str]:
+    """Return the names of gymnasium's own vector env classes under ``env`` and its wrappers."""
+    base = cast("type[Any]", type(peek(env, "unwrapped", env)))
+    return {cls.__name__ for cls in base.__mro__ if cls.__module__.startswith("gymnasium.vector")}
+
+
 def _gymnasium_version(env: Any) -> tuple[int, int] | None:
-    """Return gymnasium's (major, minor) if ``env`` is one of its vector envs."""
-    roots = [cls for cls in type(env).__mro__ if cls.__module__.startswith("gymnasium.vector")]
-    if not roots:
+    """Return gymnasium's (major, minor) if ``env`` is derived from its vector envs."""
+    if not _gymnasium_classes(env):
         return None
     import gymnasium
 
     major, minor = gymnasium.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def _takes_reset_mask(env: Any, mode: AutoresetMode) -> bool:
+    """Whether ``options={"reset_mask": ...}`` resets some lanes and leaves the others alone.
+
+    gymnasium's own vector envs do so from 1.1 on. Somebody else's that leaves lanes alone after
+    their end must, for it cannot be driven any other way; of others nothing is known.
+    """
+    if {"SyncVectorEnv", "AsyncVectorEnv"} & _gymnasium_classes(env):
+        if mode is AutoresetMode.NEXT_STEP and _forgets_masked_resets(env):
+            return False
+        version = _gymnasium_version(env)
+        return version is not None and version >= (1, 1)
+    return mode is AutoresetMode.DISABLED
 
 
 class VectorHost:
@@ -77,17 +90,12 @@ class VectorHost:
     partial_step = False
 
     def __init__(self, env: Any, report: Report) -> None:
-        self.env = checked_env(env)
-        self.lanes = int(env.num_envs)
+        self.env = checked_env(env, "vector env")
+        self.lanes = _read_lanes(env)
         mode = read_autoreset_mode(env)
         self.rolls = mode is AutoresetMode.NEXT_STEP
+        self.partial_reset = _takes_reset_mask(env, mode)
         self._mode = mode
-        version = _gymnasium_version(env)
-        # reset_mask came with gymnasium 1.1; an env of somebody else's that leaves lanes alone
-        # after their end cannot be driven any other way.
-        self.partial_reset = (
-            version >= (1, 1) if version is not None else mode is AutoresetMode.DISABLED
-        )
         metadata = read_metadata(env)
         metadata["autoreset_mode"] = mode.value
         self.contract = EnvContract(
@@ -101,6 +109,7 @@ class VectorHost:
         )
         self._action, self._observation = build_codecs(self.contract, report)
         self._takes_tuple = _batched_as_tuple(env)
+        self._frames: dict[int, Any] = {}
 
     def reset(
         self, lanes: Sequence[int] | None, seeds: Sequence[int], options: Mapping[str, Any] | None
@@ -125,6 +134,7 @@ class VectorHost:
                 seed = [None] * self.lanes
                 for lane, value in zip(lanes, expand_seeds(seeds, len(lanes)), strict=True):
                     seed[lane] = value
+        self._frames.clear()
         result = self.env.reset(**reset_arguments(seed, options))
         observation, info = split_reset(result, self.contract.observation_space)
         leaves = self._observation.encode_batch(observation, self.lanes, lanes)
@@ -137,6 +147,7 @@ class VectorHost:
             raise invalid_action(exc) from None
         if self._takes_tuple:
             actions = tuple(actions)
+        self._frames.clear()
         observation, rewards, terminated, truncated, info = split_step(self.env.step(actions))
         return (
             self._observation.encode_batch(observation, self.lanes),
@@ -150,19 +161,44 @@ class VectorHost:
         if self._mode is AutoresetMode.SAME_STEP and "final_info" in info:
             final: Any = info["final_info"]
             if isinstance(final, Mapping):
-                return lane_info(final, lane)  # pyright: ignore[reportUnknownArgumentType]
+                return lane_info(cast("Mapping[str, Any]", final), lane, self.lanes)
             entry: Any = final[lane]  # gymnasium 0.29: an array of dicts
-            return entry if isinstance(entry, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-        return lane_info(info, lane)
+            return cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
+        return lane_info(info, lane, self.lanes)
 
     def render(self, lane: int) -> Any:
         if self.contract.render_mode is None:
             return None
-        frames = self.env.render()
-        return None if frames is None else frames[lane]
+        if lane not in self._frames:
+            # One call renders every lane: the others' frames are kept until they are asked for.
+            frames: Any = self.env.render()
+            if frames is None:
+                return None
+            self._frames = dict(enumerate(cast("Sequence[Any]", frames)))
+        return self._frames.pop(lane, None)
 
     def close(self) -> None:
         self.env.close()
+
+
+
+def _forgets_masked_resets(env: Any) -> bool:
+    """Whether the env would roll a lane once more, unseeded, after it was reset by mask.
+
+    gymnasium's AsyncVectorEnv does with ``shared_memory=False`` (seen in 1.4): the seeded episode
+    would be thrown away at its first step, in silence.
+    """
+    base = getattr(env, "unwrapped", env)
+    return type(base).__name__ == "AsyncVectorEnv" and not getattr(base, "shared_memory", True)
+
+
+def _read_lanes(env: Any) -> int:
+    lanes = peek(env, "num_envs")
+    if lanes is None or int(lanes) < 1:
+        raise ValueError(
+            f"num_envs of {type(env).__name__}: expected the number of lanes (>= 1), got {lanes}"
+        )
+    return int(lanes)
 
 
 def _flags(values: Any, lanes: int) -> list[bool]:
@@ -171,8 +207,8 @@ def _flags(values: Any, lanes: int) -> list[bool]:
 
 def _batched_as_tuple(env: Any) -> bool:
     """Whether gymnasium batches this action space as a tuple of single actions (Text, custom)."""
-    batched = getattr(env, "action_space", None)
-    single = getattr(env, "single_action_space", None)
+    batched = peek(env, "action_space")
+    single = peek(env, "single_action_space")
     return type(batched).__name__ == "Tuple" and type(single).__name__ != "Tuple"
 
 
@@ -193,20 +229,20 @@ class SqueezedVectorEnv:
         self.metadata = {k: v for k, v in read_metadata(env).items() if k != "autoreset_mode"}
 
     def reset(self, **arguments: Any) -> tuple[Any, Mapping[str, Any]]:
-        observation, info = self.env.reset(**arguments)
-        return _first(observation, self.observation_space), lane_info(info, 0)
+        observation, info = split_reset(self.env.reset(**arguments), self.observation_space)
+        return _first(observation, self.observation_space), lane_info(info, 0, 1)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
         batched = _batch_of_one(action, self.action_space)
         observation, rewards, terminated, truncated, info = split_step(self.env.step(batched))
         done = bool(terminated[0]) or bool(truncated[0])
         final = info.get("final_obs", info.get("final_observation")) if done else None
-        own = lane_info(info, 0)
+        own = lane_info(info, 0, 1)
         if final is not None:
             observation = _first(final, self.observation_space)
             last: Any = info.get("final_info")
             if isinstance(last, Mapping):
-                own = lane_info(last, 0)  # pyright: ignore[reportUnknownArgumentType]
+                own = lane_info(cast("Mapping[str, Any]", last), 0, 1)
             elif last is not None:
                 own = dict(last[0] or {})
         else:

@@ -135,10 +135,9 @@ def best_wait(
 ) -> float:
     """Return the bound, in seconds, with which a replay of these times served the most rows.
 
-    A loop can settle in several rhythms with the same bound, so a bound is judged by the worse of two
-    replays: lanes in step at the start, and lanes spread out.
+    A loop can settle in several rhythms with the same bound, so a bound is judged by the worse of
+    two replays: lanes in step at the start, and lanes spread out.
     """
-
 
     def worst_rate(wait: float) -> float:
         return min(
@@ -200,8 +199,8 @@ def replay(
 def closed_loop_bound(lanes: int, fixed: float, slope: float, env: float) -> float:
     """Return the most rows per second that any schedule of a jitter-free loop serves.
 
-    The best of all splits of the lanes into k groups that take turns: N / max(k m, m + t) with m the
-    cost of a batch of N / k.
+    The best of all splits of the lanes into k groups that take turns: N / max(k m, m + t) with m
+    the cost of a batch of N / k.
     """
     best = 0.0
     for groups in range(1, lanes + 1):

@@ -18,8 +18,8 @@ class StepEvent:
 
     ``step_ms`` is the wall time of this step's env round trip, and ``predict_ms`` that of the model
     predictions that produced an action since the previous step: zero for a step served from chunk
-    replay, and with ``prefetch_lead`` the next chunk's prediction on the step it landed on. Lanes that
-    step or predict together share both numbers. The per-episode means are
+    replay, and with ``prefetch_lead`` the next chunk's prediction on the step it landed on. Lanes
+    that step or predict together share both numbers. The per-episode means are
     ``EpisodeResult.predict_ms`` and ``step_ms``. A NEXT_STEP autoreset roll is no step of any
     episode and never surfaces here.
 
@@ -35,7 +35,7 @@ class StepEvent:
         info: the step's info.
         predict_ms: see above; milliseconds.
         step_ms: see above; milliseconds.
-        read: ``read(item)`` reads the observation by role, resolved once per item and only if called.
+        read: ``read(item)`` reads the observation by role; resolved once per item, if called.
     """
 
     episode: int
@@ -74,8 +74,8 @@ class RunHooks:
     """Subclass and override what you need; every method does nothing by itself.
 
     Per episode the calls come in order; episodes of different lanes interleave. ``on_run_end`` is
-    called exactly once, also after an error or Ctrl-C, with the finished episodes. An exception in a
-    hook ends the run with its own type; after an error of the run, that error wins.
+    called exactly once, also after an error or Ctrl-C, with the finished episodes. An exception in
+    a hook ends the run with its own type; after an error of the run, that error wins.
     """
 
     def on_run_start(self, context: RunContext) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rlmesh.evals.statistics import wilson_interval
+from rlmesh.evals.telemetry import TelemetryRow, format_telemetry
 
-__all__ = ["SUCCESS_KEYS", "EpisodeResult", "RunResult", "read_success"]
+__all__ = ["SUCCESS_KEYS", "EpisodeFailure", "EpisodeResult", "RunResult", "read_success"]
 
 SUCCESS_KEYS = ("is_success", "success", "task_success")
 """Info keys in which simulators report the task's outcome; the first present counts."""
@@ -42,6 +44,8 @@ class EpisodeResult:
         duration_s: wall time from reset to the last step, in seconds.
         predict_ms: mean wall time of a prediction per step, in milliseconds; None without steps.
         step_ms: mean wall time of an env step round trip, in milliseconds; None without steps.
+        success_once: whether any step's info reported success; None where none reported.
+        attempts: how many tries the episode took; more than 1 only with ``retries``.
     """
 
     index: int
@@ -54,6 +58,27 @@ class EpisodeResult:
     duration_s: float = 0.0
     predict_ms: float | None = None
     step_ms: float | None = None
+    success_once: bool | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class EpisodeFailure:
+    """An attempt at an episode that was lost with its endpoint, and run again.
+
+    Attributes:
+        index: the episode's place in the run.
+        seed: its seed, or None.
+        attempt: which attempt was lost, from 1.
+        endpoint: the address it was lost at.
+        error: type and message of what went wrong.
+    """
+
+    index: int
+    seed: int | None
+    attempt: int
+    endpoint: str
+    error: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,9 +87,13 @@ class RunResult:
 
     Attributes:
         episodes: one result an episode.
+        errors: attempts that were lost and run again, in the order they were lost.
+        telemetry: what the run's clock measured; see :meth:`format_telemetry`.
     """
 
     episodes: tuple[EpisodeResult, ...]
+    errors: tuple[EpisodeFailure, ...] = ()
+    telemetry: tuple[TelemetryRow, ...] = ()
     _warned: list[bool] = field(default_factory=list[bool], init=False, compare=False)
 
     @property
@@ -107,6 +136,51 @@ class RunResult:
         if not self.episodes:
             return None
         return wilson_interval(self._successes(), len(self.episodes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data: the totals, one dict an episode, and the errors."""
+        interval = self.success_interval
+        return {
+            "num_episodes": self.num_episodes,
+            "total_steps": self.total_steps,
+            "mean_reward": self.mean_reward,
+            "success_rate": self._rate(),
+            "success_interval": None if interval is None else list(interval),
+            "episodes": [asdict(episode) for episode in self.episodes],
+            "errors": [asdict(error) for error in self.errors],
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return :meth:`to_dict` as JSON; floats are written exactly."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def format_table(self) -> str:
+        """Return one line an episode and the totals, for people."""
+        rows = [("episode", "seed", "steps", "reward", "end", "success", "predict ms", "step ms")]
+        for e in self.episodes:
+            end = "terminated" if e.terminated else "truncated" if e.truncated else "-"
+            rows.append(
+                (
+                    str(e.index),
+                    "-" if e.seed is None else str(e.seed),
+                    str(e.steps),
+                    f"{e.reward:.3f}",
+                    end,
+                    "-" if e.success is None else "yes" if e.success else "no",
+                    "-" if e.predict_ms is None else f"{e.predict_ms:.3f}",
+                    "-" if e.step_ms is None else f"{e.step_ms:.3f}",
+                )
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([*lines, repr(self)])
+
+    def format_telemetry(self) -> str:
+        """Return the telemetry as an aligned table."""
+        return format_telemetry(self.telemetry)
 
     def _successes(self) -> int:
         return sum(

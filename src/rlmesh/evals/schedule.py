@@ -57,8 +57,8 @@ class Schedule:
 def episode_seeds(seeds: Iterable[int] | None, max_episodes: int | None) -> list[int | None]:
     """Return the seed of every episode to run.
 
-    ``max_episodes`` alone decides how many; episodes past the last seed are unseeded. Only seeds: one
-    episode a seed. Neither: one episode.
+    ``max_episodes`` alone decides how many; episodes past the last seed are unseeded. Only seeds:
+    one episode a seed. Neither: one episode.
 
     Raises:
         TypeError, ValueError: a seed is no int64, the seeds are empty, or the budget is negative.

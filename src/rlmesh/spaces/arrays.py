@@ -81,7 +81,7 @@ def frozen(array: Array) -> Array:
 def host_array(value: object) -> Array | None:
     """``value`` as a numpy array, or None when numpy cannot read it (ragged lists, GPU tensors)."""
     if isinstance(value, np.ndarray):
-        return cast(Array, value)
+        return np.asarray(cast(Array, value))  # of a subclass, the plain array
     try:
         return np.asarray(value)
     # Foreign objects raise what they like from __array__; none of it makes the value a member.

@@ -216,7 +216,7 @@ def _connect(family: int, where: Any, deadline: float | None) -> socket.socket:
 
 
 def _resolve(address: TcpAddress, timeout: float | None) -> list[tuple[Any, ...]]:
-    """Return getaddrinfo's answer; a name server that is silent for ``timeout`` is a TimeoutError."""
+    """Return getaddrinfo's answer, or TimeoutError if it takes longer than ``timeout``."""
 
     def look_up(flags: int = 0) -> list[tuple[Any, ...]]:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)

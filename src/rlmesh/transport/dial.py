@@ -49,8 +49,8 @@ def dial(
     except TimeoutError as exc:
         within = "" if timeout is None else f" within {timeout:.3g} s"
         raise TimeoutError(
-            f"could not connect to {kind} at '{address}'{within} ({exc}); is the "
-            f"{server} running and reachable from this host? connect_timeout_seconds bounds the wait"
+            f"could not connect to {kind} at '{address}'{within} ({exc}); is the {server} running "
+            "and reachable from this host? connect_timeout_seconds bounds the wait"
         ) from exc
     except ProtocolException as exc:
         if str(address) in str(exc):
@@ -93,8 +93,8 @@ def _open(
             )
         except TimeoutError as exc:
             raise ProtocolException(
-                f"'{address}' answers, but speaks neither the rlmesh native protocol ({reason}) nor "
-                f"gRPC ({exc}); is that port an rlmesh endpoint?"
+                f"'{address}' answers, but speaks neither the rlmesh native protocol ({reason}) "
+                f"nor gRPC ({exc}); is that port an rlmesh endpoint?"
             ) from None
 
 

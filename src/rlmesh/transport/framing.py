@@ -15,6 +15,7 @@ after the previous frame, hence one system call per small frame.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import sys
@@ -34,6 +35,7 @@ __all__ = [
     "FrameSocket",
     "FrameTooLarge",
     "LeafBuffer",
+    "check_size",
     "encode_frame",
     "encode_plain_frame",
     "frame_size",
@@ -79,6 +81,15 @@ class Frame(NamedTuple):
     leaves: list[memoryview]
 
 
+def check_size(size: int, limit: int) -> None:
+    """Raise ValueError, with what to do, if a message of ``size`` bytes is over ``limit``."""
+    if size > limit:
+        raise ValueError(
+            f"message of {size} bytes is over the limit of {limit} bytes; raise "
+            "max_message_bytes on both ends or send less (a smaller camera, fewer lanes)"
+        )
+
+
 def _lengths_struct(count: int) -> struct.Struct:
     return _LENGTHS[count] if count < len(_LENGTHS) else struct.Struct(f"<{count}Q")
 
@@ -110,7 +121,7 @@ def encode_plain_frame(kind: int, header: bytes) -> bytes:
 
 
 def frame_size(data: bytes | bytearray) -> int | None:
-    """Return the size of the frame that ``data`` begins with; None while its prefix is cut short."""
+    """Return the size of the frame that ``data`` begins with; None if its prefix is cut short."""
     if len(data) < _PREFIX.size:
         return None
     header_len, _, count, body_len = _PREFIX.unpack_from(data)
@@ -190,10 +201,7 @@ class FrameSocket:
         """Send one frame."""
         parts, total = encode_frame(kind, header, leaves)
         if total > self.limit:
-            raise ValueError(
-                f"message of {total} bytes is over the limit of {self.limit} bytes; raise "
-                "max_message_bytes on both ends or send less (a smaller camera, fewer lanes)"
-            )
+            check_size(total, self.limit)
         try:
             if total <= _SMALL:
                 data = b"".join(parts)
@@ -309,10 +317,8 @@ class FrameSocket:
 
     def close(self) -> None:
         """Close the socket; a peer or another thread blocked on it wakes up."""
-        try:
+        with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self.sock.close()
 
 

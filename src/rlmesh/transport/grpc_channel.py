@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
-from rlmesh.transport.address import Address
-from rlmesh.transport.framing import LeafBuffer
+from rlmesh.transport.address import Address, UnixAddress
+from rlmesh.transport.framing import LeafBuffer, check_size
 from rlmesh.transport.service import Message, ServiceName
 from rlmesh.wire.leaves import detach_response, merge_request
 from rlmesh.wire.status import Status, status_to_exception
@@ -41,21 +41,23 @@ class GrpcChannel:
         self.address = str(address)
         self._service: ServiceName = service
         self._metadata = (("authorization", token),) if token else ()
+        self._limit = limit
         self._broken: str | None = None
         self._pid = os.getpid()
         self._awaiting = False
-        self._stream: _Stream | None = None
+        self._stream = _Stream()
         self.set_timeout(timeout)
-        self._channel: Any = grpc.insecure_channel(
-            address.grpc_target,
-            options=[
-                ("grpc.max_receive_message_length", limit),
-                ("grpc.max_send_message_length", limit),
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.use_local_subchannel_pool", 1),
-                ("grpc.keepalive_time_ms", 30_000),
-            ],
-        )
+        options: list[tuple[str, Any]] = [
+            ("grpc.max_receive_message_length", limit),
+            ("grpc.max_send_message_length", limit),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.keepalive_time_ms", 30_000),
+        ]
+        if isinstance(address, UnixAddress):
+            # grpcio would send the escaped path, which 0.1.0's server refuses as no authority.
+            options.append(("grpc.default_authority", "localhost"))
+        self._channel: Any = grpc.insecure_channel(address.grpc_target, options=options)
         ready: Any = grpc.channel_ready_future(self._channel)
         try:
             ready.result(timeout)
@@ -89,9 +91,10 @@ class GrpcChannel:
             self._break(f"lost the {where} (the answer to the last request was never read)")
             self._check()
         data = merge_request(self._service, header, leaves)
-        if self._stream is None:
+        check_size(len(data), self._limit)
+        if self._stream.call is None:
             join: Any = self._channel.stream_stream(_PATHS[self._service] + "Join")
-            self._stream = _Stream(join, self._metadata)
+            self._stream.open(join, self._metadata)
         self._awaiting = True
         self._stream.requests.put(data)
 
@@ -99,17 +102,15 @@ class GrpcChannel:
         self._check()
         stream = self._stream
         where = f"{self._service} server at {self.address}"
-        if stream is None:
-            raise RuntimeError(f"recv() from the {where} before send()")
         try:
             answer = stream.responses.get(timeout=self._timeout)
             os.read(stream.ready, 1)
         except queue.Empty:
             self._break(f"lost the {where} (no answer)")
             raise TimeoutError(
-                f"{where} did not answer: recv took more than {self._timeout:.3g} s; the session is "
-                "closed, since its answer may still come. Raise request_timeout_seconds, or construct "
-                "a new client"
+                f"{where} did not answer: recv took more than {self._timeout:.3g} s; the session "
+                "is closed, since its answer may still come. Raise request_timeout_seconds, or "
+                "construct a new client"
             ) from None
         except BaseException as exc:
             self._break(f"lost the {where} ({type(exc).__name__})")
@@ -126,7 +127,7 @@ class GrpcChannel:
             failure: BaseException = self._to_exception(end)
             if not stream.answered and end.code() is grpc.StatusCode.FAILED_PRECONDITION:  # pyright: ignore
                 # Somebody else drives: not this channel's fault, so it may ask again.
-                self._stream = None
+                self._stream = _Stream()
                 stream.close()
                 return failure
         elif end is not None:
@@ -140,7 +141,7 @@ class GrpcChannel:
         return failure
 
     def fileno(self) -> int:
-        return -1 if self._stream is None else self._stream.ready
+        return self._stream.ready
 
     def set_timeout(self, seconds: float | None) -> None:
         self._timeout = None if seconds is None else min(seconds, _LONGEST)
@@ -150,8 +151,7 @@ class GrpcChannel:
             self._broken = f"not connected to {self.address}: {why}; construct a new client"
         if os.getpid() != self._pid:
             return  # grpc's threads did not come along through fork: nothing here would ever end
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
         self._channel.close()
 
     def _check(self) -> None:
@@ -169,42 +169,50 @@ class GrpcChannel:
 
     def _break(self, why: str) -> None:
         self._broken = f"{why}; construct a new client to connect again"
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
 
 class _Stream:
-    """One Join call: a queue each way, and a descriptor that is readable when an answer is there."""
+    """One Join call: a queue each way, and a descriptor that says when there is an answer."""
 
-    def __init__(self, join: Any, metadata: Any) -> None:
+    def __init__(self) -> None:
         self.requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.responses: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
         self.answered = False
-        self.ready, writer = os.pipe()
-        self._call: Any = join(iter(self.requests.get, None), metadata=metadata)
-        reader = threading.Thread(
-            target=self._read, args=(writer,), name="rlmesh-grpc-reader", daemon=True
-        )
+        self.call: Any = None
+        self.ready, self._writer = os.pipe()
+
+    def open(self, join: Any, metadata: Any) -> None:
+        """Start the call."""
+        self.call = join(iter(self.requests.get, None), metadata=metadata)
+        reader = threading.Thread(target=self._read, name="rlmesh-grpc-reader", daemon=True)
         reader.start()
 
-    def _read(self, writer: int) -> None:
-        """Move responses to the queue, and end it with what ended the stream."""
+    def _read(self) -> None:
+        """Move responses to the queue, and end it with what ended the call."""
         end: BaseException | None = None
         try:
-            for response in self._call:
-                self.responses.put(response)
-                os.write(writer, b"\0")
+            for response in self.call:
+                self._publish(response)
         except BaseException as exc:
             end = exc
-        self.responses.put(end)
+        self._publish(end)
+        # Closed by its only writer, lest its number be another file's when it is written to.
+        os.close(self._writer)
+
+    def _publish(self, item: bytes | BaseException | None) -> None:
+        self.responses.put(item)
         with contextlib.suppress(OSError):
-            os.write(writer, b"\0")
-        os.close(writer)  # here, so that the number cannot be another file's when it is written to
+            os.write(self._writer, b"\0")
 
     def close(self) -> None:
         """End the call. Idempotent."""
-        self.requests.put(None)
-        self._call.cancel()
         ready, self.ready = self.ready, -1
-        if ready >= 0:
-            os.close(ready)
+        if ready < 0:
+            return
+        os.close(ready)
+        self.requests.put(None)
+        if self.call is not None:
+            self.call.cancel()
+        else:
+            os.close(self._writer)

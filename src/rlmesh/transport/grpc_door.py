@@ -22,8 +22,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from rlmesh.transport.framing import LeafBuffer
-from rlmesh.transport.service import Message, Service
+from rlmesh.transport.framing import LeafBuffer, check_size
+from rlmesh.transport.service import Message, Service, ServiceName
 from rlmesh.wire.leaves import detach_request, merge_response
 from rlmesh.wire.status import StatusError
 
@@ -148,7 +148,9 @@ class GrpcDoor:
             ],
             maximum_concurrent_rpcs=_CALLS,
         )
-        server.add_generic_rpc_handlers(_handlers(_Handlers(self._service), self._service.name))
+        server.add_generic_rpc_handlers(
+            _handlers(_Handlers(self._service, limit), self._service.name)
+        )
         server.add_insecure_port(f"unix:{path}")
         server.start()
         return server
@@ -165,8 +167,8 @@ def _private_folder() -> str:
 class _DaemonThreads(futures.Executor):
     """A thread for each call, as a call may wait as long as an env steps.
 
-    concurrent.futures joins the threads of its own pools before the interpreter may exit, even those
-    that wait for a client.
+    concurrent.futures joins the threads of its own pools before the interpreter may exit, even
+    those that wait for a client.
     """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
@@ -226,8 +228,9 @@ def _handlers(handlers: _Handlers, name: str) -> tuple[Any, ...]:
 class _Handlers:
     """The rpc methods; requests and responses are raw bytes."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, limit: int) -> None:
         self._service = service
+        self._limit = limit
 
     def handshake(self, request: bytes, context: Any) -> bytes:
         self._admit(context)
@@ -239,21 +242,24 @@ class _Handlers:
 
     def join(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         self._admit(context)
-        # A published client sends nothing before it has the response headers (wire.md 8.2).
-        context.send_initial_metadata(())
-        session = GrpcSession(context, self._service.name)
+        session = GrpcSession(context, self._service.name, self._limit)
         context.add_callback(session.interrupt)
         self._guarded(self._service.join, session, context)
         try:
+            # A published client sends nothing before it has the response headers (wire.md 8.2). A
+            # refusal must come before them: after them it may read "connection closed" instead.
+            context.send_initial_metadata(())
             for request in requests:
                 response = session.exchange(request)
                 if response is None:
-                    return
+                    break
                 yield response
                 if session.ended:
-                    return
+                    break
         finally:
             session.interrupt()
+        if session.dropped:
+            _abort(context, "UNAVAILABLE", f"the {self._service.name} server ended the session")
 
     def health_check(self, request: bytes, context: Any) -> bytes:
         self._service.touch()
@@ -307,12 +313,14 @@ class GrpcSession:
 
     hello = b""
 
-    def __init__(self, context: Any, service: Any) -> None:
+    def __init__(self, context: Any, service: ServiceName, limit: int) -> None:
         self._context = context
-        self._service = service
+        self._service: ServiceName = service
+        self._limit = limit
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.ended = False
+        self.dropped = False
 
     def exchange(self, request: bytes) -> bytes | None:
         """Hand a request to the driving thread and wait for its answer; None when it hung up."""
@@ -331,8 +339,10 @@ class GrpcSession:
     def send(self, header: bytes, leaves: Sequence[LeafBuffer], *, last: bool = False) -> None:
         if not self._context.is_active():
             raise ConnectionError("the client is gone")
+        response = merge_response(self._service, header, leaves)
+        check_size(len(response), self._limit)
         self.ended = self.ended or last
-        self._responses.put(merge_response(self._service, header, leaves))
+        self._responses.put(response)
 
     def interrupt(self) -> None:
         self._requests.put(None)
@@ -341,5 +351,6 @@ class GrpcSession:
         return not self.ended and bool(self._context.is_active())
 
     def close(self) -> None:
+        self.dropped = self.dropped or not self.ended
         self.ended = True
         self._responses.put(None)

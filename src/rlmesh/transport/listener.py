@@ -123,7 +123,7 @@ class Listener:
         self._thread.start()
 
     def wake(self) -> None:
-        """Make the acceptor look at the service's schedule again. Any thread, any signal handler."""
+        """Make the acceptor ask the service what is due. Any thread, any signal handler."""
         with contextlib.suppress(OSError):
             self._wake_writer.send(b"\0")
 

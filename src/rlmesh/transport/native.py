@@ -1,8 +1,8 @@
 """The native door: hello, then frames, over one stream socket.
 
-The client opens with ``RLMESH\\0\\1``, its service, its token and a handshake frame, in one write. The
-server answers with the same eight bytes and a frame. A server that knows only HTTP/2 answers with
-something else, or hangs up, and the client then knocks at the gRPC door.
+The client opens with ``RLMESH\\0\\1``, its service, its token and a handshake frame, in one write.
+The server answers with the same eight bytes and a frame. A server that knows only HTTP/2 answers
+with something else, or hangs up, and the client then knocks at the gRPC door.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ _inherited: weakref.WeakSet[NativeSession | NativeChannel] = weakref.WeakSet()
 
 
 class NativeSession:
-    """The server's end of a native Join stream; see :class:`~rlmesh.transport.service.ServerSession`."""
+    """The server's end of a native Join stream.
+
+    See :class:`~rlmesh.transport.service.ServerSession`.
+    """
 
     def __init__(self, frames: FrameSocket, hello: bytes = b"") -> None:
         self.hello = hello
@@ -319,8 +322,8 @@ class NativeChannel:
     def disown(self) -> None:
         """Refuse further use in a forked child, and leave the parent's connection alone."""
         self._broken = (
-            f"this client of {self.address} was inherited through fork; a connection belongs to the "
-            "process that opened it: construct the client in the child"
+            f"this client of {self.address} was inherited through fork; a connection belongs to "
+            "the process that opened it: construct the client in the child"
         )
         self._frames.sock.close()
 

@@ -41,6 +41,13 @@ class Codec:
         self._root = root
         self._name = name
 
+    def conform(self, value: Any) -> Any:
+        """Return a single value as it would arrive: dtypes coerced, checked, not copied if it fits.
+
+        What stays in this process goes through here, so that it is what would have crossed a wire.
+        """
+        return self._root.conform(value)
+
     def encode(self, value: Any) -> list[LeafBuffer]:
         """Return the leaves of a single value; ValueError names the leaf that does not fit."""
         out: list[LeafBuffer] = []

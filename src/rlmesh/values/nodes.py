@@ -46,6 +46,7 @@ class Node(Protocol):
 
     leaves: int
 
+    def conform(self, value: Any) -> Any: ...
     def encode(self, value: Any, out: list[LeafBuffer]) -> None: ...
     def decode(self, leaves: Iterator[memoryview]) -> Any: ...
     def encode_batch(
@@ -95,7 +96,7 @@ class _ArrayNode:
         self.lenient = settings.lenient
         self.adopt = settings.framework.from_host if settings.framework else None
 
-    def encode(self, value: Any, out: list[LeafBuffer]) -> None:
+    def conform(self, value: Any) -> Any:
         if (
             type(value) is not np.ndarray
             or value.dtype is not self.dtype
@@ -105,7 +106,10 @@ class _ArrayNode:
             value = coerce_array(value, self.shape, self.dtype, self.path, lenient=self.lenient)
         if self.encode_check is not None:
             self.encode_check(value)
-        out.append(value)
+        return value
+
+    def encode(self, value: Any, out: list[LeafBuffer]) -> None:
+        out.append(self.conform(value))
 
     def decode(self, leaves: Iterator[memoryview]) -> Any:
         leaf = next(leaves)
@@ -204,29 +208,28 @@ class _DiscreteNode(_ArrayNode):
     ) -> None:
         super().__init__(space, path, check, settings)
         self.pack = struct.Struct("<" + self.dtype.char.replace("l", "q").replace("L", "Q"))
+        domain = cast("Discrete", space)
+        self.low, self.high = domain.start, domain.start + domain.n - 1
+
+    def conform(self, value: Any) -> int:
+        if type(value) is not int:
+            value = coerce_array(value, (), self.dtype, self.path, lenient=self.lenient).item()
+        if not self.low <= value <= self.high:
+            raise ValueError(
+                f"{self.path}: expected an element of {self.space!r} ({self.low}..{self.high}), "
+                f"got {value}"
+            )
+        return value
 
     def encode(self, value: Any, out: list[LeafBuffer]) -> None:
-        if type(value) is int:
-            try:
-                leaf = np.frombuffer(self.pack.pack(value), self.dtype)
-            except struct.error:
-                raise ValueError(
-                    f"{self.path}: expected an element of {self.space!r}, got {value}"
-                ) from None
-        else:
-            leaf = coerce_array(value, (), self.dtype, self.path, lenient=self.lenient)
-        if self.encode_check is not None:
-            self.encode_check(leaf.reshape(()))
-        out.append(leaf)
+        out.append(memoryview(self.pack.pack(self.conform(value))))
 
     def decode(self, leaves: Iterator[memoryview]) -> int:
         leaf = next(leaves)
         if leaf.nbytes != self.nbytes:
             self._wrong_length(leaf, 1)
         (value,) = self.pack.unpack(leaf)
-        if self.decode_check is not None:
-            self.decode_check(np.asarray(value, self.dtype))
-        return value
+        return value if self.decode_check is None else self.conform(value)
 
     def decode_rows(self, leaves: Iterator[memoryview], lanes: int) -> list[Any]:
         return self._slab(next(leaves), lanes).tolist()
@@ -242,8 +245,11 @@ class _TextNode:
         self.path = path
         self.settings = settings
 
+    def conform(self, value: Any) -> str:
+        return self._text(value, "", self.settings.encode_checked)
+
     def encode(self, value: Any, out: list[LeafBuffer]) -> None:
-        out.append(self._pack([self._text(value, "", self.settings.encode_checked)]))
+        out.append(self._pack([self.conform(value)]))
 
     def decode(self, leaves: Iterator[memoryview]) -> str:
         return self._unpack(next(leaves), 1)[0]
@@ -345,6 +351,10 @@ class _DictNode:
             )
         return value  # pyright: ignore[reportUnknownVariableType]
 
+    def conform(self, value: Any) -> dict[str, Any]:
+        value = self._mapping(value)
+        return {key: child.conform(value[key]) for key, child in self.children.items()}
+
     def encode(self, value: Any, out: list[LeafBuffer]) -> None:
         value = self._mapping(value)
         for key, child in self.children.items():
@@ -391,6 +401,10 @@ class _TupleNode:
                 f"{self.path}{where}: expected {len(self.items)} items, got {len(items)}"
             )
         return items
+
+    def conform(self, value: Any) -> tuple[Any, ...]:
+        parts = self._items(value)
+        return tuple([item.conform(part) for item, part in zip(self.items, parts, strict=True)])
 
     def encode(self, value: Any, out: list[LeafBuffer]) -> None:
         for item, part in zip(self.items, self._items(value), strict=True):

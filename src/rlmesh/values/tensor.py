@@ -246,7 +246,7 @@ def _switched_off(name: str) -> property:
     return property(refuse)
 
 
-_KEPT = {"itemsize", "nbytes", "ndim", "size", "tobytes"}
+_KEPT = {"flags", "itemsize", "nbytes", "ndim", "size", "tobytes"}
 for _name in dir(np.ndarray):
     if not _name.startswith("_") and _name not in _KEPT and _name not in vars(Tensor):
         setattr(Tensor, _name, _switched_off(_name))

@@ -21,7 +21,9 @@ from rlmesh.wire.status import StatusError
 
 __all__ = [
     "EDITION",
+    "PARTIAL_RESET",
     "PROTOCOL_GENERATION",
+    "SUBSET_STEP",
     "SUPPORTED_EDITIONS",
     "Participant",
     "Service",
@@ -35,6 +37,13 @@ __all__ = [
 
 PROTOCOL_GENERATION = "rlmesh-wire-v1"
 EDITION = "2026.06"
+
+PARTIAL_RESET = "rlmesh.env.partial_reset.v1"
+"""Capability: lanes may be reset alone, each with a seed of its own, while others go on."""
+
+SUBSET_STEP = "subset_step"
+"""Capability, as the published protocol names it: lanes may be stepped, and reset, alone."""
+
 SUPPORTED_EDITIONS: tuple[str, ...] = (EDITION,)
 
 Service = Literal["env", "model"]

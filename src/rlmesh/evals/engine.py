@@ -1,0 +1,227 @@
+"""From arguments to a result: everything around the loop that `run` and `Session.run` share."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlmesh.evals.batching import BatchClock
+from rlmesh.evals.endpoints import Endpoint
+from rlmesh.evals.hooks import HookList, RunContext, RunHooks, as_hooks
+from rlmesh.evals.journal import Journal
+from rlmesh.evals.lanes import Limits
+from rlmesh.evals.loop import Loop
+from rlmesh.evals.policy import Policy
+from rlmesh.evals.progress import make_progress
+from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
+from rlmesh.evals.schedule import Assignment, Schedule, episode_seeds
+from rlmesh.evals.targets import check_vector_limits
+
+__all__ = ["Request", "check_request", "execute", "partial_result"]
+
+_PARTIAL = "__rlmesh_partial_result__"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of a run."""
+
+    seeds: tuple[int | None, ...]
+    hooks: HookList
+    limits: Limits
+    prefetch_lead: int
+    retries: int
+    max_batch: int | None
+    batch_wait_s: float | None
+    progress: bool | None
+    journal: str | None
+
+
+def check_request(
+    *,
+    seeds: Iterable[int] | None,
+    max_episodes: int | None,
+    episodes: int | None,
+    max_episode_steps: int | None,
+    max_episode_seconds: float | None,
+    hooks: RunHooks | Iterable[RunHooks] | None,
+    prefetch_lead: int = 0,
+    retries: int = 0,
+    max_batch: int | None = None,
+    batch_wait_ms: float | None = None,
+    progress: bool | None = None,
+    journal: str | os.PathLike[str] | None = None,
+) -> Request:
+    """Return the arguments as a Request; an impossible one is refused before anything connects.
+
+    Raises:
+        TypeError, ValueError: naming the argument, what it may be and what it was.
+    """
+    if episodes is not None:
+        if max_episodes is not None and episodes != max_episodes:
+            raise ValueError(
+                f"episodes={episodes} is another name of max_episodes={max_episodes}; give one"
+            )
+        max_episodes = episodes
+    if max_episode_steps is not None:
+        _whole("max_episode_steps", max_episode_steps, 1)
+    _seconds("max_episode_seconds", max_episode_seconds, above_zero=True)
+    _seconds("batch_wait_ms", batch_wait_ms, above_zero=False)
+    _whole("prefetch_lead", prefetch_lead, 0)
+    _whole("retries", retries, 0)
+    if max_batch is not None:
+        _whole("max_batch", max_batch, 1)
+    if progress is not None and not isinstance(progress, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"progress must be True, False or None, got {progress!r}")
+    return Request(
+        seeds=tuple(episode_seeds(seeds, max_episodes)),
+        hooks=as_hooks(hooks),
+        limits=Limits(max_episode_steps, max_episode_seconds),
+        prefetch_lead=prefetch_lead,
+        retries=retries,
+        max_batch=max_batch,
+        batch_wait_s=None if batch_wait_ms is None else batch_wait_ms / 1000,
+        progress=progress,
+        journal=None if journal is None else os.fspath(journal),
+    )
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, got {value}")
+
+
+def _seconds(name: str, value: Any, *, above_zero: bool) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not math.isfinite(value) or value < 0 or (above_zero and value == 0):
+        least = "above 0" if above_zero else "0 or more"
+        raise ValueError(f"{name} must be finite and {least}, got {value}")
+
+
+def execute(
+    request: Request,
+    endpoints: Sequence[Endpoint],
+    policy: Policy,
+    context: RunContext,
+    *,
+    config: Mapping[str, Any],
+    options: Callable[[Assignment], Mapping[str, Any] | None],
+) -> RunResult:
+    """Run the episodes of ``request``.
+
+    Args:
+        config: what else a journal must agree on.
+        options: reset options of an episode.
+
+    Raises:
+        Exception: what went wrong; :func:`partial_result` gives the finished episodes.
+    """
+    limits = request.limits
+    check_vector_limits(
+        endpoints,
+        seeded=any(seed is not None for seed in request.seeds),
+        capped=limits.asked,
+    )
+    journal = (
+        None if request.journal is None else Journal(request.journal, _config(request, config))
+    )
+    finished: dict[int, EpisodeResult] = dict(journal.episodes) if journal else {}
+    failures: list[EpisodeFailure] = list(journal.failures) if journal else []
+    progress = make_progress(request.progress, len(request.seeds), len(finished))
+    lanes = sum(endpoint.lanes for endpoint in endpoints)
+
+    def on_result(result: EpisodeResult) -> None:
+        if journal is not None:
+            journal.add(result)
+        finished[result.index] = result
+        progress.add(result)
+
+    def on_failure(failure: EpisodeFailure) -> None:
+        if journal is not None:
+            journal.add_failure(failure)
+        failures.append(failure)
+
+    loop = Loop(
+        endpoints,
+        policy,
+        Schedule(request.seeds, finished),
+        limits=limits,
+        hooks=request.hooks,
+        clock=BatchClock(lanes, request.max_batch, request.batch_wait_s),
+        prefetch_lead=request.prefetch_lead,
+        retries=request.retries,
+        on_result=on_result,
+        on_failure=on_failure,
+        read=context.read,
+        options=options,
+    )
+
+    def result() -> RunResult:
+        ordered = tuple(finished[index] for index in sorted(finished))
+        return RunResult(ordered, tuple(failures), loop.telemetry.summary())
+
+    try:
+        request.hooks.on_run_start(context)
+        loop.run()
+    except BaseException as exc:
+        _fail(exc, loop, request.hooks, result)
+        raise
+    else:
+        whole = result()
+        request.hooks.on_run_end(whole)
+        return whole
+    finally:
+        progress.close()
+        if journal is not None:
+            journal.close()
+
+
+def _fail(exc: BaseException, loop: Loop, hooks: HookList, result: Callable[[], RunResult]) -> None:
+    """End what is open, tell the hooks, and hang the finished episodes on the exception."""
+    for clean in (loop.end_open_lanes, lambda: hooks.on_run_end(result())):
+        try:
+            clean()
+        except Exception as second:
+            # The run's own error is raised; what its clean-up met is told beside it.
+            print(f"rlmesh: while cleaning up: {second!r}", file=sys.stderr)
+    partial = result()
+    vars(exc)[_PARTIAL] = partial
+    if isinstance(exc, KeyboardInterrupt):
+        print(f"rlmesh: interrupted; so far {partial!r}", file=sys.stderr)
+
+
+def partial_result(exc: BaseException) -> RunResult | None:
+    """Return the episodes that were finished when ``exc`` ended a run; None if it ended none.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> import rlmesh
+        >>> def policy(observation):
+        ...     raise RuntimeError("no weights")
+        >>> try:
+        ...     rlmesh.run(policy, gym.make("CartPole-v1"), seeds=[0])
+        ... except RuntimeError as exc:
+        ...     rlmesh.partial_result(exc).num_episodes
+        0
+    """
+    return getattr(exc, _PARTIAL, None)
+
+
+def _config(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
+    limits = request.limits
+    return {
+        "seeds": list(request.seeds),
+        "max_episode_steps": limits.steps,
+        "max_episode_seconds": limits.seconds,
+        "prefetch_lead": request.prefetch_lead,
+        **config,
+    }

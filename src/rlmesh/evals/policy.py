@@ -1,0 +1,141 @@
+"""The model as the loop drives it: lanes in, plans (one or more actions a lane) out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from rlmesh.evals.lanes import Lane
+from rlmesh.models.context import EpisodeContexts
+from rlmesh.models.corners import Corners
+from rlmesh.spaces import Space
+from rlmesh.values.tree import describe_tree
+
+__all__ = ["RANDOM_SAMPLE", "CornersPolicy", "Policy", "RandomPolicy", "RandomSample", "misfit"]
+
+
+class RandomSample:
+    """The type of :data:`RANDOM_SAMPLE`."""
+
+    def __repr__(self) -> str:
+        return "RANDOM_SAMPLE"
+
+
+RANDOM_SAMPLE: Final = RandomSample()
+"""Pass as the model for a baseline that ignores observations: it samples the env's action space. A
+seeded episode samples the same actions wherever its env lives."""
+
+
+class Policy(Protocol):
+    """What the loop asks of a model."""
+
+    horizon: int
+
+    def plan(self, lane: Lane) -> Sequence[Any]:
+        """Return the lane's next actions, 1 to ``horizon``, and charge it the time they took."""
+        ...
+
+    def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
+        """The same for several lanes, through the widest corner the model has."""
+        ...
+
+    def corner(self, rows: int) -> str:
+        """Return the name of the corner that answers for that many rows, for errors."""
+        ...
+
+    def end(self, lane: Lane) -> None:
+        """Note that the lane's episode is over."""
+        ...
+
+    def close(self) -> None:
+        """Note that the run is over."""
+        ...
+
+
+class CornersPolicy:
+    """A model's resolved corners."""
+
+    def __init__(self, corners: Corners, horizon: int) -> None:
+        self.horizon = horizon if corners.chunks else 1
+        self._corners = corners
+        self._contexts = EpisodeContexts() if corners.takes_context else None
+
+    def plan(self, lane: Lane) -> Sequence[Any]:
+        contexts = self._contexts
+        context = None
+        if contexts is not None:
+            context = contexts.next(lane.episode_id, lane.assignment.seed)
+        began = time.perf_counter()
+        try:
+            if self.horizon == 1:
+                return (self._corners.predict(lane.observation, context),)
+            return self._corners.plan(lane.observation, context, self.horizon)
+        finally:
+            lane.spent_s += time.perf_counter() - began
+
+    def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
+        contexts = None
+        if self._contexts is not None:
+            make = self._contexts.next
+            contexts = [make(lane.episode_id, lane.assignment.seed) for lane in lanes]
+        began = time.perf_counter()
+        try:
+            return self._corners.predict_rows(
+                [lane.observation for lane in lanes], contexts, self.horizon, lanes=lanes
+            )
+        finally:
+            spent = time.perf_counter() - began
+            for lane in lanes:
+                lane.spent_s += spent
+
+    def corner(self, rows: int) -> str:
+        return self._corners.widest(rows, self.horizon)
+
+    def end(self, lane: Lane) -> None:
+        if self._contexts is not None:
+            self._contexts.end(lane.episode_id)
+        self._corners.end_episode(lane.episode_id)
+
+    def close(self) -> None:
+        self._corners.close()
+
+
+class RandomPolicy:
+    """RANDOM_SAMPLE bound to an action space: every episode has a stream of its own."""
+
+    horizon = 1
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._streams: dict[str, Space] = {}
+
+    def plan(self, lane: Lane) -> Sequence[Any]:
+        began = time.perf_counter()
+        stream = self._streams.get(lane.episode_id)
+        if stream is None:
+            stream = self._streams[lane.episode_id] = self._space.bound_to(None)
+            stream.seed(lane.assignment.seed)
+        action = stream.sample()
+        lane.spent_s += time.perf_counter() - began
+        return (action,)
+
+    def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
+        return [self.plan(lane) for lane in lanes]
+
+    def corner(self, rows: int) -> str:
+        return "RANDOM_SAMPLE"
+
+    def end(self, lane: Lane) -> None:
+        self._streams.pop(lane.episode_id, None)
+
+    def close(self) -> None:
+        self._streams.clear()
+
+
+def misfit(exc: ValueError, policy: Policy, lane: Lane, action: Any, rows: int) -> ValueError:
+    """Return what is wrong with an action the policy returned: where, from what, and which one."""
+    return ValueError(
+        f"{exc}. {policy.corner(rows)}() returned it for {lane}; it was given "
+        f"{describe_tree(lane.observation)} and returned {describe_tree(action)}"
+    )

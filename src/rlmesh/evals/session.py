@@ -1,0 +1,348 @@
+"""`Session`: one model on one env, driven by hand or by `run`."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from rlmesh.envs.link import as_seed
+from rlmesh.evals.endpoints import LocalScalar, RemoteScalar
+from rlmesh.evals.engine import Request, check_request, execute
+from rlmesh.evals.hooks import RunHooks
+from rlmesh.evals.lanes import Lane, Limits
+from rlmesh.evals.policy import (
+    CornersPolicy,
+    Policy,
+    RandomPolicy,
+    RandomSample,
+    misfit,
+)
+from rlmesh.evals.results import RunResult
+from rlmesh.evals.schedule import Assignment
+from rlmesh.evals.targets import Targets, check_target
+from rlmesh.models import Corners, as_model, check_horizon, model_corners
+from rlmesh.wire.contract import EnvContract
+
+__all__ = ["Session"]
+
+
+class Session:
+    """A model on an env. Made by ``rlmesh.session`` or ``Model.session``.
+
+    Nothing is connected before the first use. :meth:`reset`, :meth:`predict` and :meth:`step` drive
+    a single env by hand; :meth:`run` runs episodes and keeps the session open. A context manager,
+    whose exit closes.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> import rlmesh
+        >>> with rlmesh.session(lambda obs: int(obs[2] > 0), gym.make("CartPole-v1")) as sess:
+        ...     obs, info = sess.reset(seed=0)
+        ...     while not sess.done:
+        ...         obs, reward, terminated, truncated, info = sess.step(sess.predict(obs))
+        >>> terminated
+        True
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        env: Any,
+        *,
+        instruction: str | None = None,
+        close_env: bool = False,
+        trust_entrypoints: bool | None = None,
+        execution_horizon: int = 1,
+    ) -> None:
+        self._horizon = check_horizon(execution_horizon)
+        for target in env if isinstance(env, (list, tuple)) else [env]:  # pyright: ignore[reportUnknownVariableType]
+            check_target(target)
+        self._env: Any = env
+        self._instruction = instruction
+        self._close_env = close_env
+        self._trust = trust_entrypoints
+        self._corners: Corners | None = None
+        self._name = "RANDOM_SAMPLE"
+        if not isinstance(model, RandomSample):
+            made = as_model(model)
+            self._corners = model_corners(made)
+            self._name = _name_of(model)
+            if execution_horizon > 1 and not self._corners.chunks:
+                warnings.warn(
+                    f"execution_horizon={execution_horizon} was requested but the model defines no "
+                    "predict_chunk(); running un-chunked.",
+                    stacklevel=4,
+                )
+        self._targets: Targets | None = None
+        self._policy: Policy | None = None
+        self._lane: Lane | None = None
+        self._closed = False
+
+    # Connecting
+
+    def _connected(self) -> tuple[Targets, Policy]:
+        if self._closed:
+            raise RuntimeError("session is closed; make a new one")
+        if self._targets is None or self._policy is None:
+            self._targets = targets = Targets(self._env)
+            contract = targets.endpoints[0].contract
+            if self._corners is None:
+                self._policy = RandomPolicy(contract.action_space)
+            else:
+                self._policy = CornersPolicy(self._corners, self._horizon)
+        return self._targets, self._policy
+
+    @property
+    def contract(self) -> EnvContract:
+        """What the env says of itself. Connects."""
+        return self._connected()[0].endpoints[0].contract
+
+    @property
+    def num_envs(self) -> int:
+        """How many lanes the env has. Connects."""
+        return self._connected()[0].lanes
+
+    @property
+    def selected_workflow_edition(self) -> str:
+        """The workflow edition agreed on with a remote env. Connects.
+
+        Raises:
+            RuntimeError: the env is local: nothing was negotiated.
+        """
+        endpoint = self._connected()[0].endpoints[0]
+        link = getattr(endpoint, "link", None)
+        if link is None:
+            raise RuntimeError("a local env has no negotiated workflow edition")
+        return link.edition
+
+    # By hand
+
+    def _single(self) -> tuple[LocalScalar | RemoteScalar, Policy]:
+        targets, policy = self._connected()
+        endpoint = targets.endpoints[0]
+        if len(targets.endpoints) > 1 or not isinstance(endpoint, (LocalScalar, RemoteScalar)):
+            raise ValueError(
+                "reset, predict and step drive a single env, but the env reports num_envs="
+                f"{targets.lanes}; use run(), which drives any number"
+            )
+        return endpoint, policy
+
+    def reset(
+        self, *, seed: int | None = None, trial_index: int | None = None
+    ) -> tuple[Any, Mapping[str, Any]]:
+        """End the last episode and begin another.
+
+        Args:
+            seed: passed to the env's reset, and to the model as context; int64.
+            trial_index: passed as a reset option to an env that declares it.
+
+        Returns:
+            (observation, info)
+        """
+        endpoint, policy = self._single()
+        seeds = () if seed is None else (as_seed(seed),)
+        self._end_episode(policy)
+        started = time.perf_counter()
+        endpoint.send_reset(None, seeds, self._options(trial_index))
+        (observation,), (info,) = endpoint.recv_reset()
+        assignment = Assignment(0, seeds[0] if seeds else None)
+        self._lane = Lane(assignment, Limits(), observation, started)
+        return observation, info
+
+    def _options(self, trial_index: int | None) -> Mapping[str, Any] | None:
+        if trial_index is None:
+            return None
+        declared: Any = (self.contract.metadata or {}).get("rlmesh.env.v1.reset_options", ())
+        if "trial_index" in declared:
+            return {"trial_index": trial_index}
+        warnings.warn(
+            f"trial_index={trial_index} was given, but the env declares no such reset option; it "
+            "is not sent",
+            stacklevel=3,
+        )
+        return None
+
+    def predict(self, obs: Any) -> Any:
+        """Return the action for ``obs``, ready for :meth:`step`.
+
+        Applies the model with everything around it, and replays one action of a chunk a call.
+
+        Raises:
+            RuntimeError: no episode has begun.
+            ValueError: the model returned something that is no action of the env.
+        """
+        endpoint, policy = self._single()
+        lane = self._open_lane("predict")
+        lane.observation = obs
+        queue = lane.queue
+        action = queue.take() if queue else queue.start(policy.plan(lane))
+        try:
+            return endpoint.conform(action)
+        except ValueError as exc:
+            raise misfit(exc, policy, lane, action, 1) from None
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+        """Step the env; returns (observation, reward, terminated, truncated, info).
+
+        Raises:
+            RuntimeError: no episode has begun, or it has ended.
+            ValueError: ``action`` is none of the env's.
+        """
+        endpoint, _ = self._single()
+        lane = self._open_lane("step")
+        if lane.over:
+            raise RuntimeError("step() after the episode ended; call reset() first")
+        before = time.perf_counter()
+        observation, reward, terminated, truncated, info = endpoint.step(endpoint.conform(action))
+        lane.note(info)
+        step_s = time.perf_counter() - before
+        lane.over = lane.advance(observation, reward, terminated, truncated, step_s)
+        return observation, reward, terminated, lane.truncated or truncated, info
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode has ended; False before the first reset."""
+        return self._lane is not None and self._lane.over
+
+    def _open_lane(self, what: str) -> Lane:
+        if self._lane is None:
+            raise RuntimeError(f"{what}() before reset(): no episode has begun")
+        return self._lane
+
+    def _end_episode(self, policy: Policy) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            policy.end(lane)
+
+    # By the loop
+
+    def run(
+        self,
+        *,
+        seeds: Iterable[int] | None = None,
+        max_episodes: int | None = None,
+        episodes: int | None = None,
+        max_episode_steps: int | None = None,
+        max_episode_seconds: float | None = None,
+        hooks: RunHooks | Iterable[RunHooks] | None = None,
+        prefetch_lead: int = 0,
+        progress: bool | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        retries: int = 0,
+        max_batch: int | None = None,
+        batch_wait_ms: float | None = None,
+    ) -> RunResult:
+        """Run episodes and keep the session open; arguments as for ``rlmesh.run``."""
+        request = check_request(
+            seeds=seeds,
+            max_episodes=max_episodes,
+            episodes=episodes,
+            max_episode_steps=max_episode_steps,
+            max_episode_seconds=max_episode_seconds,
+            hooks=hooks,
+            prefetch_lead=prefetch_lead,
+            retries=retries,
+            max_batch=max_batch,
+            batch_wait_ms=batch_wait_ms,
+            progress=progress,
+            journal=journal,
+        )
+        if not request.seeds:
+            return RunResult(())
+        return self.execute(request)
+
+    def execute(self, request: Request) -> RunResult:
+        """Run a checked request."""
+        targets, policy = self._connected()
+        self._end_episode(policy)
+        contract = targets.endpoints[0].contract
+        return execute(
+            request,
+            targets.endpoints,
+            policy,
+            self,
+            config={
+                "model": self._name,
+                "env": contract.id,
+                "observation_space": repr(contract.observation_space),
+                "action_space": repr(contract.action_space),
+                "execution_horizon": self._horizon,
+                "instruction": self._instruction,
+            },
+            options=lambda assignment: None,
+        )
+
+    def read(self, obs: Any, item: object) -> object:
+        """Read one value of an observation by role."""
+        raise NotImplementedError
+
+    # The end
+
+    def close(self) -> None:
+        """End the open episode, tell the model, and leave the env. Idempotent.
+
+        The env itself is closed only with ``close_env``. Every step is taken; the first error of
+        them is raised.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        first: BaseException | None = None
+        for act in (self._finish_model, self._leave):
+            try:
+                act()
+            except BaseException as exc:
+                first = first or exc
+        if first is not None:
+            raise first
+
+    def _finish_model(self) -> None:
+        policy = self._policy
+        if policy is not None:
+            try:
+                self._end_episode(policy)
+            finally:
+                policy.close()
+        elif self._corners is not None:
+            self._corners.close()
+
+    def _leave(self) -> None:
+        targets = self._targets
+        if targets is not None:
+            try:
+                if self._close_env:
+                    targets.close_envs()
+            finally:
+                targets.release()
+
+    def abort(self, exc: BaseException) -> None:
+        """Close after ``exc`` ended a run; what the closing meets does not replace it."""
+        if isinstance(exc, (KeyboardInterrupt, SystemExit)) and self._targets is not None:
+            self._targets.hang_up()
+        try:
+            self.close()
+        except Exception as second:
+            warnings.warn(f"while closing the session: {second!r}", stacklevel=2)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            self.close()
+        else:
+            self.abort(exc)
+
+
+def _name_of(model: Any) -> str:
+    named = model if hasattr(model, "__qualname__") else type(model)
+    return f"{named.__module__}:{named.__qualname__}"

@@ -1,0 +1,180 @@
+"""What an evaluation may be pointed at, and the endpoints it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from rlmesh.envs.hosts import checked_env, is_vector_env
+from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink
+from rlmesh.envs.remote import (
+    CONNECT_TIMEOUT_SECONDS,
+    REQUEST_TIMEOUT_SECONDS,
+    RemoteEnv,
+    RemoteVectorEnv,
+)
+from rlmesh.envs.vector_host import SqueezedVectorEnv
+from rlmesh.envs.vector_link import VectorLink
+from rlmesh.evals.endpoints import (
+    Endpoint,
+    LocalScalar,
+    LocalVector,
+    RemoteScalar,
+    RemoteVector,
+)
+from rlmesh.transport.address import parse_address
+from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
+from rlmesh.values import NUMPY
+from rlmesh.wire.contract import AutoresetMode
+
+__all__ = ["Targets", "check_target", "check_vector_limits"]
+
+_ACCEPTED = (
+    "an env with the gymnasium surface (single or vector), a RemoteEnv or RemoteVectorEnv, an "
+    "address such as '127.0.0.1:5555', or a list of these"
+)
+
+
+class Targets:
+    """The endpoints of an evaluation; what was dialled here is hung up by :meth:`release`.
+
+    Args:
+        env: see ``run``.
+
+    Raises:
+        TypeError: ``env`` is nothing that can be evaluated on.
+        ConnectionError, TimeoutError: an address does not answer.
+        ValueError: the endpoints differ in their spaces.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.endpoints: list[Endpoint] = []
+        self._targets = _flatten(env)
+        self._dialled: list[EnvLink] = []
+        try:
+            for target in self._targets:
+                self.endpoints.append(self._open(target))
+            self._check_spaces()
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def lanes(self) -> int:
+        """How many episodes can be in flight."""
+        return sum(endpoint.lanes for endpoint in self.endpoints)
+
+    def _open(self, target: Any) -> Endpoint:
+        if isinstance(target, str):
+            link = _dial(target)
+            self._dialled.append(link)
+            return _remote(link)
+        handle = getattr(target, "remote", target)  # the client inside a gymnasium env
+        if isinstance(handle, (RemoteEnv, RemoteVectorEnv)):
+            return _remote(handle.link)
+        if is_vector_env(target):
+            if int(target.num_envs) > 1:
+                return LocalVector(target)
+            return LocalScalar(SqueezedVectorEnv(checked_env(target)))
+        return LocalScalar(target)
+
+    def _check_spaces(self) -> None:
+        first = self.endpoints[0]
+        for endpoint in self.endpoints[1:]:
+            for name in ("observation_space", "action_space"):
+                ours, theirs = getattr(first.contract, name), getattr(endpoint.contract, name)
+                if ours != theirs:
+                    raise ValueError(
+                        f"endpoints of one run share their spaces: {name} of {first.name} is "
+                        f"{ours!r}, that of {endpoint.name} is {theirs!r}; run them apart"
+                    )
+
+    def release(self) -> None:
+        """Leave the servers that were dialled here. Idempotent."""
+        for link in self._dialled:
+            link.close()
+
+    def hang_up(self) -> None:
+        """The same, without waiting for an answer: the run was interrupted."""
+        for link in self._dialled:
+            link.hang_up()
+
+    def close_envs(self) -> None:
+        """Close what the run was pointed at: local envs, and servers that allow it."""
+        for target, endpoint in zip(self._targets, self.endpoints, strict=True):
+            if isinstance(endpoint, (RemoteScalar, RemoteVector)):
+                endpoint.link.shutdown("the evaluation is over")
+            else:
+                target.close()
+
+
+def _flatten(env: Any) -> list[Any]:
+    if isinstance(env, (list, tuple)):
+        targets = list(cast("Sequence[Any]", env))
+        if not targets:
+            raise ValueError(f"env is an empty list; expected {_ACCEPTED}")
+    else:
+        targets = [env]
+    for target in targets:
+        check_target(target)
+    return [_address_of(target) for target in targets]
+
+
+def check_target(target: Any) -> None:
+    """Raise TypeError or ValueError unless ``target`` can be evaluated on; connects nothing."""
+    target = _address_of(target)
+    if isinstance(target, str):
+        parse_address(target)
+        return
+    if isinstance(target, (RemoteEnv, RemoteVectorEnv)):
+        return
+    try:
+        checked_env(target)
+        if not callable(getattr(target, "step", None)):
+            raise TypeError(f"{type(target).__name__} has no 'step' method")
+    except TypeError as exc:
+        raise TypeError(f"env must be {_ACCEPTED}: {exc}") from None
+
+
+def _address_of(target: Any) -> Any:
+    """Return the address of an object that is known by it, such as a running EnvServer."""
+    address = getattr(target, "address", None)
+    if isinstance(address, str) and not callable(getattr(target, "step", None)):
+        return address
+    return target
+
+
+def _dial(address: str) -> EnvLink:
+    where = parse_address(address)
+    options = LinkOptions(
+        NUMPY, CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, "", DEFAULT_MESSAGE_LIMIT
+    )
+    link = ScalarLink(where, options)
+    if link.contract.num_envs == 1:
+        return link
+    link.close()
+    return VectorLink(where, options)
+
+
+def _remote(link: EnvLink) -> Endpoint:
+    return RemoteVector(link) if isinstance(link, VectorLink) else RemoteScalar(cast("Any", link))
+
+
+def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool, capped: bool) -> None:
+    """Refuse what lanes that cannot be reset alone cannot do.
+
+    Raises:
+        ValueError: seeds, or caps on episodes, or lanes that never reset by themselves.
+    """
+    for endpoint in endpoints:
+        if endpoint.resets_lanes or endpoint.lanes == 1:
+            continue
+        what = "seeds" if seeded else "caps on an episode" if capped else ""
+        if not what and endpoint.contract.autoreset_mode is AutoresetMode.DISABLED:
+            what = "more episodes than lanes"
+        if what:
+            raise ValueError(
+                f"{endpoint.name} cannot reset some of its {endpoint.lanes} lanes while others go "
+                f"on, which {what} need; serve a list of single envs, or use gymnasium >= 1.1 (its "
+                "AsyncVectorEnv with shared_memory=True)"
+            )

@@ -25,21 +25,27 @@ if TYPE_CHECKING:
     )
     from rlmesh.evals.engine import partial_result
     from rlmesh.evals.hooks import RunContext, RunHooks, StepEvent
+    from rlmesh.evals.model import Model
     from rlmesh.evals.policy import RANDOM_SAMPLE
     from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
     from rlmesh.evals.run import run, session
     from rlmesh.evals.session import Session
     from rlmesh.evals.telemetry import TelemetryRow
+    from rlmesh.models.context import PredictContext, predict_seed
+    from rlmesh.models.model import NO_ADAPTER
     from rlmesh.values.tensor import Tensor
     from rlmesh.wire.meta import sanitize_metadata
 
 __all__ = [
+    "NO_ADAPTER",
     "RANDOM_SAMPLE",
     "EnvServer",
     "EnvironmentException",
     "EpisodeFailure",
     "EpisodeResult",
+    "Model",
     "ModelException",
+    "PredictContext",
     "ProtocolException",
     "RLMeshException",
     "RemoteEnv",
@@ -56,6 +62,7 @@ __all__ = [
     "__version__",
     "numpy",
     "partial_result",
+    "predict_seed",
     "run",
     "sanitize_metadata",
     "session",
@@ -70,7 +77,10 @@ _HOMES = {
     "EnvServer": "rlmesh.envs.server",
     "EnvironmentException": "rlmesh.errors",
     "EpisodeResult": "rlmesh.evals.results",
+    "Model": "rlmesh.evals.model",
     "ModelException": "rlmesh.errors",
+    "NO_ADAPTER": "rlmesh.models.model",
+    "PredictContext": "rlmesh.models.context",
     "ProtocolException": "rlmesh.errors",
     "EpisodeFailure": "rlmesh.evals.results",
     "RANDOM_SAMPLE": "rlmesh.evals.policy",
@@ -89,6 +99,7 @@ _HOMES = {
     "Tensor": "rlmesh.values.tensor",
     "WorkflowEditionWarning": "rlmesh.errors",
     "__version__": "rlmesh._version",
+    "predict_seed": "rlmesh.models.context",
     "run": "rlmesh.evals.run",
     "sanitize_metadata": "rlmesh.wire.meta",
 }

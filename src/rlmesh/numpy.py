@@ -8,11 +8,13 @@ import numpy as np
 
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
+from rlmesh.evals.model import Model as _Model
 from rlmesh.spaces import Space
 from rlmesh.values import NUMPY
 from rlmesh.values.frameworks import to_host
 
 __all__ = [
+    "Model",
     "RemoteEnv",
     "RemoteVectorEnv",
     "asarray",
@@ -20,6 +22,11 @@ __all__ = [
     "from_array",
     "space_from_spec",
 ]
+
+
+class Model(_Model):
+    __doc__ = _Model.__doc__
+    _framework = NUMPY
 
 
 class RemoteEnv(_RemoteEnv):

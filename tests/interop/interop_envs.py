@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -45,9 +46,9 @@ class Seeded(gym.Env):
 
 
 class Tracker(Seeded):
-    """A noisy point pushed by the action. Ends after 4 to 9 steps, half of the time as truncated."""
+    """A noisy point that the action pushes. Ends after 4 to 9 steps: as truncated if even."""
 
-    metadata = {
+    metadata: ClassVar = {
         "render_modes": ["rgb_array"],
         "render_fps": 10,
         "authors": ["a", "b"],
@@ -82,7 +83,7 @@ class Tracker(Seeded):
 class Trials(Tracker):
     """A Tracker that asks for the index of the trial."""
 
-    metadata = {"render_modes": [], "rlmesh.env.v1.reset_options": ["trial_index"]}
+    metadata: ClassVar = {"render_modes": [], "rlmesh.env.v1.reset_options": ["trial_index"]}
 
 
 CHARSET = "abc ÄÖÜ✓🤖"
@@ -205,7 +206,10 @@ class Edges(Seeded):
 class Annotated(Seeded):
     """Infos and metadata with everything that simulators put there."""
 
-    metadata = {"render_modes": [], "robot": {"name": "arm", "joints": [1, 2.5, None, True]}}
+    metadata: ClassVar = {
+        "render_modes": [],
+        "robot": {"name": "arm", "joints": [1, 2.5, None, True]},
+    }
     observation_space = spaces.Discrete(10)
     action_space = spaces.Discrete(2)
 
@@ -283,7 +287,7 @@ class Unbounded(Seeded):
 class Frames(Seeded):
     """Renders pictures of every form that makes an encoder choose differently."""
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = action_space = spaces.Discrete(100)
 
     def advance(self, action):
@@ -384,7 +388,7 @@ def stacked(trees):
     if isinstance(first, dict):
         return {key: stacked([tree[key] for tree in trees]) for key in first}
     if isinstance(first, tuple):
-        return tuple(stacked(list(children)) for children in zip(*trees))
+        return tuple(stacked(list(children)) for children in zip(*trees, strict=True))
     return list(trees) if isinstance(first, str) else np.stack(trees)
 
 

@@ -38,7 +38,7 @@ def find_reference() -> Reference:
 
 
 class Reference:
-    """Runs the programs under ``reference/``; none outlives the call or the block that started it."""
+    """Runs the programs under ``reference/``; none outlives its call or its block."""
 
     def __init__(self, python: str) -> None:
         self._python = python

@@ -308,8 +308,12 @@ def test_seeds_must_be_as_many_as_lanes(reference: Reference, serve: Serve) -> N
 
 
 def test_clients_leave_nothing_behind(reference: Reference) -> None:
+    def visit() -> None:
+        with serving(ENVS["tracker"]()) as server:
+            session = [connect(server.address), ["reset", {}], ["close"]]
+            reference.drive([*session, *session, connect(server.address), ["reset", {}]])
+
+    visit()
     before = Resources.now()
-    with serving(ENVS["tracker"]()) as server:
-        session = [connect(server.address), ["reset", {}], ["close"]]
-        reference.drive([*session, *session, connect(server.address), ["reset", {}]])
+    visit()
     before.assert_back()

@@ -358,9 +358,11 @@ def test_the_wrong_arity_is_told(reference: Reference) -> None:
         with pytest.raises(ValueError, match="Use RemoteVectorEnv instead") as caught:
             SCALAR(served.address)
         assert served.address in str(caught.value)
-    with reference.serving("tracker") as served:
-        with pytest.raises(ValueError, match="Use RemoteEnv instead"):
-            VECTOR(served.address)
+    with (
+        reference.serving("tracker") as served,
+        pytest.raises(ValueError, match="Use RemoteEnv instead"),
+    ):
+        VECTOR(served.address)
 
 
 @pytest.mark.parametrize(("name", "policy"), [("tracker", "steer"), ("zoo", "chatter")])
@@ -379,9 +381,11 @@ def test_run(reference: Reference, name: str, policy: str) -> None:
 
 
 def test_run_ends_with_the_envs_exception(reference: Reference) -> None:
-    with reference.serving("faulty") as served:
-        with pytest.raises(rlmesh.EnvironmentException, match="KeyError: 'boom'"):
-            rlmesh.run(POLICIES["provoke"], served.address, seeds=[1])
+    with (
+        reference.serving("faulty") as served,
+        pytest.raises(rlmesh.EnvironmentException, match="KeyError: 'boom'"),
+    ):
+        rlmesh.run(POLICIES["provoke"], served.address, seeds=[1])
 
 
 def test_sessions_leave_nothing_behind(reference: Reference) -> None:

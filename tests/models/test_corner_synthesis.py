@@ -1,4 +1,4 @@
-"""model_reference.txt, "The four corners", "Corner synthesis": who receives what, who derives it."""
+"""model_reference.txt, "The four corners" and "Corner synthesis": who receives what, and when."""
 
 from __future__ import annotations
 

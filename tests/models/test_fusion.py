@@ -52,7 +52,7 @@ def test_row_ragged_leaves_error_names_leaf_shapes_and_lanes() -> None:
     with pytest.raises(
         ValueError, match=r"observation\['s'\]: lane 5 has float64\[3\], lane 9 has float64\[4\]"
     ):
-        resolve(**batch(None)).predict_rows(rows, lanes=[5, 7, 9])
+        resolve(**batch(None)).predict_rows(rows, lanes=["lane 5", "lane 7", "lane 9"])
 
 
 def test_bck_6_a_none_leaf_cannot_be_fused() -> None:
@@ -121,7 +121,7 @@ def test_a_bad_chunk_in_a_batch_says_whose() -> None:
     chunks = [CHUNK, np.zeros((0, 2)), CHUNK]
     with pytest.raises(ValueError, match=r"predict_chunk_batch\(\): returned an empty chunk") as e:
         resolve(predict_chunk_batch=lambda self, o: chunks).predict_rows(ROWS, None, 2)
-    assert e.value.__notes__ == ["while predicting for row 1"]
+    assert e.value.__notes__ == ["while predicting for lane 1"]
 
 
 # Note: the native model

@@ -219,8 +219,11 @@ def test_as_model_makes_a_model_of_a_callable_an_object_or_a_class(thing: Any) -
 
 def test_as_model_gives_a_bare_callable_numpy_leaves() -> None:
     tensor = Tensor(np.zeros(2), [2], "float64")
-    assert model_corners(as_model(type)).predict(tensor) is np.ndarray
-    assert model_corners(as_model(type, NATIVE)).predict(np.zeros(2)) is Tensor
+    kinds: list[type] = []
+    corners = model_corners(as_model(lambda o: kinds.append(type(o)) or ACTION))
+    corners.predict(tensor)
+    model_corners(as_model(lambda o: kinds.append(type(o)) or ACTION, NATIVE)).predict(ACTION)
+    assert kinds == [np.ndarray, Tensor]
 
 
 def test_as_model_keeps_a_model_and_instantiates_a_subclass() -> None:
@@ -260,7 +263,7 @@ def test_mod_4_from_config_loads_once_with_the_binding() -> None:
 
 
 def test_mod_4_an_unknown_name_is_refused_before_anything_is_made() -> None:
-    with pytest.raises(UnknownParamError, match="no 'chekpoint' .did you mean 'checkpoint'") as e:
+    with pytest.raises(UnknownParamError, match=r"no 'chekpoint' .did you mean 'checkpoint'") as e:
         Configured.from_config(chekpoint="a", zzz=1)
     assert e.value.names == ["chekpoint", "zzz"]
     assert isinstance(e.value, ParamError)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,10 +19,12 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 @pytest.mark.parametrize(
     ("seed", "index", "value"),
     [
-        # The reference's three, then values its 0.1.0 hands to a policy.
+        # What 0.1.0 computes. features.md gives another value for (-1, 0), which it does not.
         (0, 0, 3060724065),
         (1, 0, 1884569518),
-        (-1, 0, 4200683489),
+        (-1, 0, 3873212537),
+        (2**63 - 1, 0, 4093090297),
+        (-(2**63), 3, 3024300546),
         (5, 0, 4240517498),
         (5, 1, 129004443),
         (5, 2, 3873609016),
@@ -43,6 +46,12 @@ def test_ctx_5_predict_seed_is_the_low_half_of_fnv_1a(seed: int, index: int) -> 
 def test_ctx_5_what_does_not_fit_overflows(seed: int, index: int) -> None:
     with pytest.raises(OverflowError, match="predict_seed: expected an int64 seed"):
         predict_seed(seed, index)
+
+
+def test_ctx_5_arguments_are_integers_of_any_library() -> None:
+    assert predict_seed(np.int64(5), np.uint8(1)) == 129004443  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        predict_seed(1.5, 0)  # type: ignore[arg-type]
 
 
 def test_ctx_2_a_context_has_five_keys() -> None:

@@ -181,7 +181,7 @@ def test_a_ragged_leaf_names_the_leaf_both_shapes_and_the_lanes(case: str) -> No
 def test_lanes_are_called_what_the_caller_calls_them() -> None:
     rows = [np.zeros(2), np.zeros(3)]
     with pytest.raises(ValueError, match=r"lane 7 has float64\[2\], lane b@10 has float64\[3\]"):
-        tree_stack(rows, NUMPY, lanes=[7, "b@10"])
+        tree_stack(rows, NUMPY, lanes=["lane 7", "lane b@10"])
 
 
 @pytest.mark.parametrize("lane", [0, 1])

@@ -6,10 +6,10 @@ for the answer, so it is always ready; a remote one is ready when its descriptor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from rlmesh.envs.handler import Conformance
 from rlmesh.envs.hosts import Host, lane_info, reset_arguments, split_reset, split_step
 from rlmesh.envs.hosts import ScalarHost as _ScalarHost
 from rlmesh.envs.link import ScalarLink
@@ -27,8 +27,6 @@ __all__ = [
     "ResetReply",
     "StepReply",
 ]
-
-_log = logging.getLogger("rlmesh")
 
 ResetReply = tuple[Sequence[Any], Sequence[Mapping[str, Any]]]
 """Observations and infos of the lanes that were reset, in the order asked for."""
@@ -66,7 +64,7 @@ class Endpoint(Protocol):
 
     def recv_step(self) -> StepReply: ...
 
-    def conform(self, action: Any) -> Any:
+    def conform(self, action: Any, /) -> Any:
         """Return the action as the env will get it; ValueError says what does not fit."""
         ...
 
@@ -101,10 +99,6 @@ def _action_codec(contract: EnvContract) -> Codec:
     return compile_codec(contract.action_space, "action", policy=Policy.OFF)
 
 
-def _log_report(kind: str, path: str, detail: str) -> None:
-    _log.warning("%s: %s", kind, detail)
-
-
 class _Local:
     """What the endpoints of this process share."""
 
@@ -132,10 +126,14 @@ class LocalScalar(_Local):
     def __init__(self, env: Any) -> None:
         self.env = env
         self.name = type(env).__name__
-        self.contract = _ScalarHost(env, _log_report).contract
+        self.contract = _ScalarHost(env, Conformance().report).contract
         self.conform: Callable[[Any], Any] = _action_codec(self.contract).conform
         self._observe: Callable[[Any], Any] = compile_codec(
-            self.contract.observation_space, "observation", policy=Policy.OFF, lenient=True
+            self.contract.observation_space,
+            "observation",
+            policy=Policy.OFF,
+            lenient=True,
+            encode_checked=False,
         ).conform
         self._seeds: Sequence[int] = ()
         self._options: Mapping[str, Any] | None = None
@@ -164,10 +162,10 @@ class LocalScalar(_Local):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
         """Step with a conforming action, both phases at once."""
-        result = self.env.step(action)
+        result: Any = self.env.step(action)
         if type(result) is not tuple or len(result) != 5:  # pyright: ignore[reportUnknownArgumentType]
             result = split_step(result)
-        observation, reward, terminated, truncated, info = result
+        observation, reward, terminated, truncated, info = cast("tuple[Any, ...]", result)
         return self._observe(observation), float(reward), bool(terminated), bool(truncated), info
 
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:
@@ -182,7 +180,7 @@ class LocalVector(_Local):
     def __init__(self, env: Any) -> None:
         self.env = env
         self.name = type(env).__name__
-        self._host: Host = VectorHost(env, _log_report)
+        self._host: Host = VectorHost(env, Conformance().report)
         self.contract = self._host.contract
         self.lanes = self._host.lanes
         self.resets_lanes = self._host.partial_reset

@@ -48,6 +48,12 @@ class Group:
         self._slots: Sequence[int] = ()
         self._mode = endpoint.contract.autoreset_mode
 
+    def lane(self, slot: int) -> Lane:
+        """Return the lane of a slot that has one."""
+        lane = self.lanes[slot]
+        assert lane is not None
+        return lane
+
     @property
     def working(self) -> bool:
         """Whether a slot has an episode, or is about to."""
@@ -145,8 +151,7 @@ class Group:
             self._send_step()
 
     def _put(self, slot: int, action: Any, rows: int) -> None:
-        lane = self.lanes[slot]
-        assert lane is not None
+        lane = self.lane(slot)
         try:
             self._actions[slot] = self.endpoint.conform(action)
         except ValueError as exc:

@@ -140,7 +140,7 @@ def as_hooks(hooks: RunHooks | Iterable[RunHooks] | None) -> HookList:
         return HookList(())
     several = [hooks] if isinstance(hooks, RunHooks) else list(hooks)
     for hook in several:
-        if not isinstance(hook, RunHooks):
+        if not isinstance(hook, RunHooks):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"hooks must be RunHooks or a list of them, got {type(hook).__name__}; subclass "
                 "rlmesh.RunHooks and pass an instance"

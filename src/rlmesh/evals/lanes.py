@@ -9,7 +9,6 @@ from typing import Any
 from rlmesh.evals.results import EpisodeResult, read_success
 from rlmesh.evals.schedule import Assignment
 from rlmesh.models.chunks import ChunkQueue
-from rlmesh.wire.ids import uuid7
 
 __all__ = ["MAX_EPISODE_STEPS", "Lane", "Limits"]
 
@@ -54,10 +53,15 @@ class Lane:
     )
 
     def __init__(
-        self, assignment: Assignment, limits: Limits, observation: Any, started: float
+        self,
+        assignment: Assignment,
+        limits: Limits,
+        observation: Any,
+        started: float,
+        episode_id: str,
     ) -> None:
         self.assignment = assignment
-        self.episode_id = uuid7()
+        self.episode_id = episode_id
         self.observation = observation
         self.queue = ChunkQueue()
         self.steps = 0

@@ -22,6 +22,7 @@ from rlmesh.evals.policy import Policy, misfit
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult
 from rlmesh.evals.schedule import Assignment, Schedule
 from rlmesh.evals.telemetry import Telemetry
+from rlmesh.wire.ids import uuid7
 
 __all__ = ["LOST", "Loop"]
 
@@ -77,6 +78,7 @@ class Loop:
         self.lead = prefetch_lead
         self.options = options
         self.telemetry = Telemetry()
+        self._id = uuid7()
         self._retries = retries
         self._on_result = on_result
         self._on_failure = on_failure
@@ -101,9 +103,11 @@ class Loop:
 
     def _run_alone(self, endpoint: LocalScalar | RemoteScalar) -> None:
         policy, conform, step = self.policy, endpoint.conform, endpoint.step
+        act = policy.act if policy.horizon == 1 else None
         clock = time.perf_counter
         on_step = self.hooks.steps
         measured = self.telemetry
+        note_step = measured.step_s.append
         while (assignment := self.schedule.take()) is not None:
             started = clock()
             seeds = () if assignment.seed is None else (assignment.seed,)
@@ -112,16 +116,22 @@ class Loop:
             measured.reset_s.append(clock() - started)
             lane = self._alone = self.open_lane(assignment, observation, started)
             queue = lane.queue
+            after = clock()
             while True:
-                action = queue.take() if queue else queue.start(policy.plan(lane))
+                if act is not None:
+                    action = act(lane)
+                else:
+                    action = queue.take() if queue else queue.start(policy.plan(lane))
+                before = clock()
+                lane.spent_s = before - after
                 try:
                     action = conform(action)
                 except ValueError as exc:
                     raise misfit(exc, policy, lane, action, 1) from None
-                before = clock()
                 seen, reward, terminated, truncated, info = step(action)
-                step_s = clock() - before
-                measured.step_s.append(step_s)
+                after = clock()
+                step_s = after - before
+                note_step(step_s)
                 acted_on = lane.observation
                 over = lane.advance(seen, reward, terminated, truncated, step_s)
                 if info:
@@ -130,6 +140,7 @@ class Loop:
                     lane.info = info
                 if on_step:
                     self.report_step(lane, acted_on, action, reward, terminated, info, step_s)
+                    after = clock()
                 if over:
                     break
             self._alone = None
@@ -214,7 +225,7 @@ class Loop:
 
     def _predict(self, batch: list[tuple[Group, int, float]]) -> None:
         del self._waiting[: len(batch)]
-        lanes = [group.lanes[slot] for group, slot, _ in batch]
+        lanes = [group.lane(slot) for group, slot, _ in batch]
         ahead = [lane for lane in self._ahead if not lane.over]
         self._ahead.clear()
         rows = lanes + ahead
@@ -226,6 +237,8 @@ class Loop:
         self.clock.predicted(len(rows), ended - began, ended)
         self.telemetry.predict_s.append(ended - began)
         self.telemetry.rows.append(len(rows))
+        for lane in rows:
+            lane.spent_s += ended - began
         for (group, slot, _), lane, plan in zip(batch, lanes, plans, strict=False):
             group.give(slot, lane.queue.start(plan), len(rows))
         for lane, plan in zip(ahead, plans[len(lanes) :], strict=True):
@@ -236,7 +249,8 @@ class Loop:
 
     def open_lane(self, assignment: Assignment, observation: Any, started: float) -> Lane:
         """Begin an episode whose reset has come back."""
-        lane = Lane(assignment, self.limits, observation, started)
+        episode_id = f"{self._id}.{assignment.index}.{assignment.attempt}"
+        lane = Lane(assignment, self.limits, observation, started, episode_id)
         self.hooks.on_episode_start(episode=assignment.index, seed=assignment.seed)
         return lane
 

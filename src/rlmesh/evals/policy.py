@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -32,8 +31,12 @@ class Policy(Protocol):
 
     horizon: int
 
+    def act(self, lane: Lane) -> Any:
+        """Return the lane's next action; for a horizon of 1."""
+        ...
+
     def plan(self, lane: Lane) -> Sequence[Any]:
-        """Return the lane's next actions, 1 to ``horizon``, and charge it the time they took."""
+        """Return the lane's next actions, 1 to ``horizon``."""
         ...
 
     def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
@@ -59,35 +62,29 @@ class CornersPolicy:
     def __init__(self, corners: Corners, horizon: int) -> None:
         self.horizon = horizon if corners.chunks else 1
         self._corners = corners
+        self._predict = corners.predict
         self._contexts = EpisodeContexts() if corners.takes_context else None
 
+    def act(self, lane: Lane) -> Any:
+        if self._contexts is None:
+            return self._predict(lane.observation)
+        return self._predict(lane.observation, self._context(lane))
+
     def plan(self, lane: Lane) -> Sequence[Any]:
-        contexts = self._contexts
-        context = None
-        if contexts is not None:
-            context = contexts.next(lane.episode_id, lane.assignment.seed)
-        began = time.perf_counter()
-        try:
-            if self.horizon == 1:
-                return (self._corners.predict(lane.observation, context),)
-            return self._corners.plan(lane.observation, context, self.horizon)
-        finally:
-            lane.spent_s += time.perf_counter() - began
+        context = None if self._contexts is None else self._context(lane)
+        return self._corners.plan(lane.observation, context, self.horizon)
+
+    def _context(self, lane: Lane) -> Any:
+        assert self._contexts is not None
+        return self._contexts.next(lane.episode_id, lane.assignment.seed)
 
     def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
         contexts = None
         if self._contexts is not None:
-            make = self._contexts.next
-            contexts = [make(lane.episode_id, lane.assignment.seed) for lane in lanes]
-        began = time.perf_counter()
-        try:
-            return self._corners.predict_rows(
-                [lane.observation for lane in lanes], contexts, self.horizon, lanes=lanes
-            )
-        finally:
-            spent = time.perf_counter() - began
-            for lane in lanes:
-                lane.spent_s += spent
+            contexts = [self._context(lane) for lane in lanes]
+        return self._corners.predict_rows(
+            [lane.observation for lane in lanes], contexts, self.horizon, lanes=lanes
+        )
 
     def corner(self, rows: int) -> str:
         return self._corners.widest(rows, self.horizon)
@@ -110,15 +107,15 @@ class RandomPolicy:
         self._space = space
         self._streams: dict[str, Space] = {}
 
-    def plan(self, lane: Lane) -> Sequence[Any]:
-        began = time.perf_counter()
+    def act(self, lane: Lane) -> Any:
         stream = self._streams.get(lane.episode_id)
         if stream is None:
             stream = self._streams[lane.episode_id] = self._space.bound_to(None)
             stream.seed(lane.assignment.seed)
-        action = stream.sample()
-        lane.spent_s += time.perf_counter() - began
-        return (action,)
+        return stream.sample()
+
+    def plan(self, lane: Lane) -> Sequence[Any]:
+        return (self.act(lane),)
 
     def plan_many(self, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
         return [self.plan(lane) for lane in lanes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from typing import Any, Protocol
@@ -75,8 +76,9 @@ class _Lines:
 class _Bar:
     """A rich progress bar with the running success rate and its 95 % interval."""
 
-    def __init__(self, rich: Any, total: int, done: int) -> None:
-        columns = rich.progress
+    def __init__(self, total: int, done: int) -> None:
+        columns: Any = importlib.import_module("rich.progress")
+        console: Any = importlib.import_module("rich.console")
         self._tally = _Tally(total)
         self._progress = columns.Progress(
             columns.TextColumn("rlmesh"),
@@ -85,7 +87,7 @@ class _Bar:
             columns.TextColumn("{task.fields[rate]}"),
             columns.TimeElapsedColumn(),
             columns.TimeRemainingColumn(),
-            console=rich.console.Console(stderr=True),
+            console=console.Console(stderr=True),
             refresh_per_second=4,
         )
         self._task = self._progress.add_task("", total=total, completed=done, rate="")
@@ -111,10 +113,7 @@ def make_progress(wanted: bool | None, total: int, done: int) -> Progress:
         return _Silent()
     if terminal:
         try:
-            import rich.console
-            import rich.progress
+            return _Bar(total, done)
         except ImportError:
-            pass
-        else:
-            return _Bar(rich, total, done)
+            pass  # without rich: lines
     return _Lines(total, done)

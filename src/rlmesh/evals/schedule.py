@@ -65,14 +65,14 @@ def episode_seeds(seeds: Iterable[int] | None, max_episodes: int | None) -> list
     """
     given = None
     if seeds is not None:
-        if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Iterable):
+        if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"seeds must be ints, e.g. range(50), got {type(seeds).__name__}")
         given = [as_seed(seed) for seed in seeds]
         if not given:
             raise ValueError("seeds is empty; give at least one seed, or leave it out")
     if max_episodes is None:
         return [None] if given is None else list(given)
-    if isinstance(max_episodes, bool) or not isinstance(max_episodes, int):
+    if isinstance(max_episodes, bool) or not isinstance(max_episodes, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"max_episodes must be an int, got {type(max_episodes).__name__}")
     if max_episodes < 0:
         raise ValueError(f"max_episodes must be 0 or more, got {max_episodes}")

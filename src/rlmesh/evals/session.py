@@ -26,6 +26,7 @@ from rlmesh.evals.schedule import Assignment
 from rlmesh.evals.targets import Targets, check_target
 from rlmesh.models import Corners, as_model, check_horizon, model_corners
 from rlmesh.wire.contract import EnvContract
+from rlmesh.wire.ids import uuid7
 
 __all__ = ["Session"]
 
@@ -150,7 +151,7 @@ class Session:
         endpoint.send_reset(None, seeds, self._options(trial_index))
         (observation,), (info,) = endpoint.recv_reset()
         assignment = Assignment(0, seeds[0] if seeds else None)
-        self._lane = Lane(assignment, Limits(), observation, started)
+        self._lane = Lane(assignment, Limits(), observation, started, uuid7())
         return observation, info
 
     def _options(self, trial_index: int | None) -> Mapping[str, Any] | None:
@@ -179,7 +180,9 @@ class Session:
         lane = self._open_lane("predict")
         lane.observation = obs
         queue = lane.queue
+        began = time.perf_counter()
         action = queue.take() if queue else queue.start(policy.plan(lane))
+        lane.spent_s += time.perf_counter() - began
         try:
             return endpoint.conform(action)
         except ValueError as exc:
@@ -344,5 +347,5 @@ class Session:
 
 
 def _name_of(model: Any) -> str:
-    named = model if hasattr(model, "__qualname__") else type(model)
+    named: Any = model if hasattr(model, "__qualname__") else type(model)
     return f"{named.__module__}:{named.__qualname__}"

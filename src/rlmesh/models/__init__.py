@@ -3,9 +3,10 @@
 from rlmesh.models.chunks import ChunkQueue, check_horizon, split_chunk
 from rlmesh.models.context import EpisodeContexts, PredictContext, predict_seed
 from rlmesh.models.corners import Corners
-from rlmesh.models.model import Model, as_model, model_corners
+from rlmesh.models.model import NO_ADAPTER, Model, as_model, model_corners
 
 __all__ = [
+    "NO_ADAPTER",
     "ChunkQueue",
     "Corners",
     "EpisodeContexts",

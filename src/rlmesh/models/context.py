@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import index
 from typing import Any, TypedDict
 
 __all__ = ["EPISODE_CAPACITY", "EpisodeContexts", "PredictContext", "predict_seed"]
@@ -44,14 +45,15 @@ def predict_seed(episode_seed: int, predict_index: int) -> int:
 
     Raises:
         OverflowError: an argument does not fit its 8 bytes.
+        TypeError: an argument is no integer.
 
     Example:
         >>> predict_seed(0, 0)
         3060724065
     """
+    seed, count = index(episode_seed), index(predict_index)
     try:
-        data = episode_seed.to_bytes(8, "little", signed=True) + b"\xfe"
-        data += predict_index.to_bytes(8, "little")
+        data = seed.to_bytes(8, "little", signed=True) + b"\xfe" + count.to_bytes(8, "little")
     except OverflowError:
         raise OverflowError(
             "predict_seed: expected an int64 seed and an index in [0, 2**64), got "
@@ -94,19 +96,19 @@ class EpisodeContexts:
         """
         last = self._live.get(episode_id)
         if last is None:
-            index, state = 0, {}
+            count, state = 0, {}
             if episode_id and len(self._live) >= self._capacity:
                 raise RuntimeError(
                     f"{self._capacity} episodes hold predict state and none has ended, so episode "
                     f"{episode_id} gets none; end episodes, or raise {_CAPACITY_VARIABLE}"
                 )
         else:
-            index, state = last["predict_index"] + 1, last["state"]
+            count, state = last["predict_index"] + 1, last["state"]
         context = PredictContext(
             episode_id=episode_id,
             episode_seed=episode_seed,
-            predict_index=index,
-            predict_seed=None if episode_seed is None else predict_seed(episode_seed, index),
+            predict_index=count,
+            predict_seed=None if episode_seed is None else predict_seed(episode_seed, count),
             state=state,
         )
         if episode_id:

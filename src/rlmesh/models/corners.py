@@ -19,7 +19,7 @@ takes the first action.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -173,7 +173,7 @@ class Corners:
         horizon: int = 1,
         *,
         lanes: Sequence[object] | None = None,
-        groups: Sequence[object] | None = None,
+        groups: Sequence[Hashable] | None = None,
     ) -> list[list[Any]]:
         """Predict for several rows, through the batch corner where there is one.
 
@@ -181,9 +181,10 @@ class Corners:
             observations: one value per row.
             contexts: one context per row; None where :attr:`takes_context` is False.
             horizon: at most so many actions per row.
-            lanes: what to call the rows in an error; their ``str`` is taken only then.
-            groups: the env of each row. With ``allow_fusion = False`` rows are fused only within
-                one env; without ``groups`` not at all.
+            lanes: what to call the rows in an error, e.g. "lane 3"; their ``str`` is taken only
+                then.
+            groups: the env of each row, hashable. With ``allow_fusion = False`` rows are fused only
+                within one env; without ``groups`` not at all.
 
         Returns:
             One list of 1 to ``horizon`` actions per row.
@@ -199,7 +200,7 @@ class Corners:
             return self._one_by_one(observations, contexts, horizon, lanes)
         if self.allow_fusion or groups is None:
             return self._fused(name, observations, contexts, horizon, lanes)
-        members: dict[object, list[int]] = {}
+        members: dict[Hashable, list[int]] = {}
         for row, group in enumerate(groups):
             members.setdefault(group, []).append(row)
         plans: dict[int, list[Any]] = {}
@@ -437,7 +438,7 @@ def _nothing(name: str, given: Any) -> ValueError:
 
 
 def _note_row(exc: BaseException, row: int, lanes: Sequence[object] | None) -> None:
-    add_note(exc, f"while predicting for {f'row {row}' if lanes is None else lanes[row]}")
+    add_note(exc, f"while predicting for {f'lane {row}' if lanes is None else lanes[row]}")
 
 
 def _note_input(exc: BaseException, name: str, given: Any) -> None:

@@ -29,7 +29,7 @@ __all__ = ["Codec", "LeafBuffer", "compile_codec"]
 class Codec:
     """Encoder and decoder of one space; build it with :func:`compile_codec`."""
 
-    __slots__ = ("_name", "_root", "_rows_type", "leaves", "space")
+    __slots__ = ("_name", "_root", "_rows_type", "conform", "leaves", "space")
 
     def __init__(self, space: Space, root: Node, name: str) -> None:
         self.space = space
@@ -39,14 +39,12 @@ class Codec:
         if isinstance(space, (Dict, Tuple)):
             self._rows_type = (list, tuple) if isinstance(space, Dict) else list
         self._root = root
-        self._name = name
-
-    def conform(self, value: Any) -> Any:
+        self.conform: Callable[[Any], Any] = root.conform
         """Return a single value as it would arrive: dtypes coerced, checked, not copied if it fits.
 
         What stays in this process goes through here, so that it is what would have crossed a wire.
         """
-        return self._root.conform(value)
+        self._name = name
 
     def encode(self, value: Any) -> list[LeafBuffer]:
         """Return the leaves of a single value; ValueError names the leaf that does not fit."""

@@ -120,7 +120,7 @@ def tree_stack(
     Args:
         trees: one value per lane, all of one structure; at least one.
         framework: what the stacked leaves are.
-        lanes: what to call each tree in an error; its position by default.
+        lanes: what to call each tree in an error, by its ``str``; default "lane 0", "lane 1", ...
         name: what to call the root in an error.
 
     Raises:
@@ -145,13 +145,13 @@ class _MisfitError(Exception):
 
     def explain(self, name: str, lanes: Sequence[object] | None) -> NoReturn:
         where = name + "".join(f"[{key!r}]" for key in reversed(self.path))
-        lane = self.lane if lanes is None else lanes[self.lane]
-        first = 0 if lanes is None else lanes[0]
+        lane = f"lane {self.lane}" if lanes is None else lanes[self.lane]
+        first = "lane 0" if lanes is None else lanes[0]
         if self.expected is None:
-            raise ValueError(f"cannot fuse {self.found}: {where} of lane {lane}") from None
+            raise ValueError(f"cannot fuse {self.found}: {where} of {lane}") from None
         raise ValueError(
-            f"cannot fuse {where}: lane {first} has {self.expected}, lane {lane} has {self.found}; "
-            "lanes of one batch must share an observation space (or set allow_fusion = False)"
+            f"cannot fuse {where}: {first} has {self.expected}, {lane} has {self.found}; lanes of "
+            "one batch must share an observation space (or set allow_fusion = False)"
         ) from None
 
 
@@ -321,7 +321,7 @@ def describe_tree(tree: Any) -> str:
     if tree is None:
         return "None"
     shape, dtype = getattr(tree, "shape", None), getattr(tree, "dtype", None)
-    if shape is not None and dtype is not None:
-        dims = list(shape)
+    if isinstance(shape, tuple) and dtype is not None:
+        dims = list(cast("tuple[int, ...]", shape))
         return str(dtype).rpartition(".")[2] + (str(dims) if dims or _is_array(tree) else "")
     return type(tree).__name__

@@ -1,4 +1,4 @@
-"""How a reference program dies: with its own frames and the error, and none of the package's source."""
+"""How a reference program dies: its own frames and the error, and none of the package's source."""
 
 from __future__ import annotations
 

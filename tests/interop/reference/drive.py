@@ -1,7 +1,7 @@
-"""Drives a server with a published client: reads an order on stdin, writes the outcomes on stdout.
+"""Drives a server with a published client: an order on stdin, the outcomes on stdout.
 
-Order: ``{"backend": "numpy" or "", "class": "RemoteEnv" or "RemoteVectorEnv", "script": [...]}``; see
-``interop_player`` for scripts.
+Order: ``{"backend": "numpy" or "", "class": "RemoteEnv" or "RemoteVectorEnv", "script": [...]}``;
+see ``interop_player`` for scripts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluates a policy with the published loop: reads an order on stdin, writes the outcome on stdout.
+"""Evaluates a policy with the published loop: an order on stdin, the outcome on stdout.
 
 Order: ``{"address": ..., "policy": name, "corner": "predict" or "predict_batch", "loop": "run" or
 "session", "keywords": {...}}``. Outcome: ``{"episodes": [...]}``, or what was raised.
@@ -12,6 +12,7 @@ import sys
 import brief  # noqa: F401
 from interop_envs import POLICIES
 from interop_player import raised
+
 from rlmesh.numpy import Model
 
 FIELDS = ("index", "seed", "steps", "reward", "terminated", "truncated", "success", "trial")

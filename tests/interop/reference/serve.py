@@ -9,8 +9,9 @@ import json
 import sys
 
 import brief  # noqa: F401
-import rlmesh
 from interop_envs import ENVS
+
+import rlmesh
 
 
 def main():

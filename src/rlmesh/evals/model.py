@@ -1,0 +1,82 @@
+"""`Model` with `run` and `session`: the class that the public modules hand out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from rlmesh.evals.hooks import RunHooks
+from rlmesh.evals.results import RunResult
+from rlmesh.evals.run import run as _run
+from rlmesh.evals.run import session as _session
+from rlmesh.evals.session import Session
+from rlmesh.models.model import Model as _Model
+
+__all__ = ["Model"]
+
+
+class Model(_Model):
+    __doc__ = _Model.__doc__
+
+    def run(
+        self,
+        env: Any,
+        *,
+        seeds: Iterable[int] | None = None,
+        max_episodes: int | None = None,
+        episodes: int | None = None,
+        max_episode_steps: int | None = None,
+        max_episode_seconds: float | None = None,
+        execution_horizon: int = 1,
+        prefetch_lead: int = 0,
+        instruction: str | None = None,
+        hooks: RunHooks | Iterable[RunHooks] | None = None,
+        close_env: bool = False,
+        trust_entrypoints: bool | None = None,
+        progress: bool | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        retries: int = 0,
+        max_batch: int | None = None,
+        batch_wait_ms: float | None = None,
+    ) -> RunResult:
+        """Evaluate this model on ``env``; see :func:`rlmesh.run`."""
+        return _run(
+            self,
+            env,
+            seeds=seeds,
+            max_episodes=max_episodes,
+            episodes=episodes,
+            max_episode_steps=max_episode_steps,
+            max_episode_seconds=max_episode_seconds,
+            execution_horizon=execution_horizon,
+            prefetch_lead=prefetch_lead,
+            instruction=instruction,
+            hooks=hooks,
+            close_env=close_env,
+            trust_entrypoints=trust_entrypoints,
+            progress=progress,
+            journal=journal,
+            retries=retries,
+            max_batch=max_batch,
+            batch_wait_ms=batch_wait_ms,
+        )
+
+    def session(
+        self,
+        env: Any,
+        *,
+        instruction: str | None = None,
+        close_env: bool = False,
+        trust_entrypoints: bool | None = None,
+        execution_horizon: int = 1,
+    ) -> Session:
+        """Return a session of this model on ``env``; see :func:`rlmesh.session`."""
+        return _session(
+            self,
+            env,
+            instruction=instruction,
+            close_env=close_env,
+            trust_entrypoints=trust_entrypoints,
+            execution_horizon=execution_horizon,
+        )

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from support import FunctionEnv, RawPeer, serving
+from support.driving import driving, driving_lanes
 
 from rlmesh import EnvironmentException
-from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
+from rlmesh.numpy import RemoteEnv
 from rlmesh.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Text
 
 WARNING = "rlmesh.conformance.warning"
@@ -44,7 +45,7 @@ def observing(space: Space, value: Callable[[], Any]) -> FunctionEnv:
 def test_a_bad_action_never_leaves_the_client(door: str, action: Any, words: str) -> None:
     """CNF-1, issue 2: ValueError that names the key path; the env is not stepped, all goes on."""
     env = FunctionEnv(action_space=ARM)
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         for _ in range(2):
             with pytest.raises(ValueError) as caught:
@@ -57,7 +58,7 @@ def test_a_bad_action_never_leaves_the_client(door: str, action: Any, words: str
 def test_a_bad_action_of_a_lane_is_named(door: str) -> None:
     """Issue 2: lane, key and index."""
     envs = [FunctionEnv(action_space=ARM) for _ in range(3)]
-    with serving(envs) as server, RemoteVectorEnv(server.address) as remote:
+    with driving_lanes(envs) as remote:
         remote.reset()
         arm = np.zeros((3, 2))
         arm[2, 1] = math.nan
@@ -75,7 +76,7 @@ def test_a_bad_action_of_a_lane_is_named(door: str) -> None:
 def test_a_float64_action_is_coerced(door: str) -> None:
     """Issue 2: NumPy users send float64, the env gets the float32 it declared."""
     env = FunctionEnv(action_space=Box(-1.0, 1.0, (3,)))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         for action in (np.array([0.1, -1, 1]), [0.1, -1, 1], np.array([0.1, -1, 1], ">f2")):
             remote.step(action)
@@ -95,19 +96,22 @@ def test_an_action_out_of_bounds_follows_the_policy_of_the_server(
     if policy is not None:
         monkeypatch.setenv("RLMESH_VALIDATION_POLICY", policy)
     env = FunctionEnv(action_space=Box(-1.0, 1.0, (2,)))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         if delivered:
             notes = remote.step([0, 3])[4].get(WARNING, [])
             assert [(n["kind"], n["path"]) for n in notes] == [("range", "action")] * warned
             if warned:
-                assert "action[1]: 3.0 is outside Box(-1.0, 1.0, (2,), float32)" in (
-                    notes[0]["detail"]
+                assert (
+                    "action[1]: 3.0 is outside Box(-1.0, 1.0, (2,), float32)"
+                    in (notes[0]["detail"])
                 )
             assert WARNING not in remote.step([0, 3])[4]
             assert env.actions[0].tolist() == [0, 3]
         else:
-            with pytest.raises(ValueError, match=r"\[INVALID_ACTION\] action\[1\]: 3\.0 is outside"):
+            with pytest.raises(
+                ValueError, match=r"\[INVALID_ACTION\] action\[1\]: 3\.0 is outside"
+            ):
                 remote.step([0, 3])
             assert not env.actions
         remote.step([0, 1])
@@ -126,7 +130,7 @@ def test_an_action_out_of_bounds_follows_the_policy_of_the_server(
     ],
 )
 def test_a_foreign_client_cannot_slip_one_in(space: Space, leaf: np.ndarray, words: str) -> None:
-    """Issue 2, wire.md section 5: the server looks too; INVALID_ACTION, recoverable, env untouched."""
+    """Issue 2, wire.md section 5: the server looks too: INVALID_ACTION, env untouched."""
     env = FunctionEnv(action_space=space)
     with serving(env) as server, RawPeer(server.address) as peer:
         peer.send(peer.hello(), peer.handshake())
@@ -205,13 +209,13 @@ def test_an_observation_out_of_bounds_follows_the_policy(
                 assert "is outside" in note["detail"] and "observation['x']" in note["detail"]
                 assert WARNING not in remote.step([0, 0])[4]
     monkeypatch.setenv("RLMESH_VALIDATION_POLICY", "off")
-    with serving(observing(space, lambda: value)) as server, RemoteEnv(server.address) as remote:
+    with driving(observing(space, lambda: value)) as remote:
         remote.reset()
         observation, *_, info = remote.step([0, 0])
         np.testing.assert_array_equal(observation["x"], value["x"])
         assert WARNING not in info
     monkeypatch.setenv("RLMESH_VALIDATION_POLICY", "strict")
-    with serving(observing(space, lambda: value)) as server, RemoteEnv(server.address) as remote:
+    with driving(observing(space, lambda: value)) as remote:
         remote.reset()
         with pytest.raises(EnvironmentException, match="is outside"):
             remote.step([0, 0])
@@ -225,12 +229,11 @@ def test_observations_are_cast_to_the_declared_dtype(door: str) -> None:
         {"f": [0.1, 1], "i": [1.0, 2.0], "n": np.array(3)},
         {"f": np.array([[0.1, 7], [1, 7]], ">f8")[:, 0], "i": (1, 2), "n": 3.0},
     ]
-    with serving(observing(space, lambda: values.pop(0))) as server:
-        with RemoteEnv(server.address) as remote:
-            remote.reset()
-            for _ in range(3):
-                got = remote.step([0, 0])[0]
-                assert (got["f"].dtype, got["i"].dtype) == (np.float32, np.uint8)
-                assert got["f"].tolist() == np.float32([0.1, 1]).tolist()
-                assert (got["i"].tolist(), got["n"]) == ([1, 2], 3)
-                assert type(got["n"]) is int
+    with driving(observing(space, lambda: values.pop(0))) as remote:
+        remote.reset()
+        for _ in range(3):
+            got = remote.step([0, 0])[0]
+            assert (got["f"].dtype, got["i"].dtype) == (np.float32, np.uint8)
+            assert got["f"].tolist() == np.float32([0.1, 1]).tolist()
+            assert (got["i"].tolist(), got["n"]) == ([1, 2], 3)
+            assert type(got["n"]) is int

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import FunctionEnv, serving
+from support.driving import driving
 from support.trees import assert_same
 
 from rlmesh import EnvironmentException
@@ -36,7 +37,7 @@ def telling(info: Any, reset_info: Any = None) -> FunctionEnv:
 
 def told(info: Any) -> dict[str, Any]:
     """Return what arrives of a step's ``info``."""
-    with serving(telling(info)) as server, RemoteEnv(server.address) as remote:
+    with driving(telling(info)) as remote:
         remote.reset()
         got = remote.step([0, 0])[4]
         del got["episode_ids"]
@@ -163,7 +164,7 @@ def test_only_the_entry_that_cannot_travel_is_dropped() -> None:
 def test_reset_infos_travel_alike(door: str) -> None:
     """MET-1, CLI-5: the info of a reset obeys the same rules."""
     env = telling({}, reset_info={"a": np.float32(1), "bad": object()})
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         info = remote.reset()[1]
         assert info["a"] == 1.0 and "bad" not in info
         assert [note["path"] for note in info[WARNING]] == ["bad"]
@@ -173,7 +174,7 @@ def test_reset_infos_travel_alike(door: str) -> None:
 def test_a_final_info_drops_without_a_word_more() -> None:
     """The last step's info travels twice; it is warned of once."""
     env = FunctionEnv(step=lambda a: (np.zeros(4), 0.0, True, False, {"bad": object(), "ok": 1}))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         info = remote.step([0, 0])[4]
         assert info["completed_episodes"] == 1 and len(info[WARNING]) == 1
@@ -181,22 +182,21 @@ def test_a_final_info_drops_without_a_word_more() -> None:
 
 def test_infos_are_fresh_every_time() -> None:
     """VAL-9: changing what a step returned changes nothing later."""
-    with serving(telling({"a": [1], "b": np.zeros(2)})) as server:
-        with RemoteEnv(server.address) as remote:
-            remote.reset()
-            info = remote.step([0, 0])[4]
-            info["a"].append(2)
-            info["b"][:] = 5
-            info["episode_ids"].clear()
-            again = remote.step([0, 0])[4]
-            assert again["a"] == [1] and again["b"].tolist() == [0, 0]
-            assert len(again["episode_ids"]) == 1
+    with driving(telling({"a": [1], "b": np.zeros(2)})) as remote:
+        remote.reset()
+        info = remote.step([0, 0])[4]
+        info["a"].append(2)
+        info["b"][:] = 5
+        info["episode_ids"].clear()
+        again = remote.step([0, 0])[4]
+        assert again["a"] == [1] and again["b"].tolist() == [0, 0]
+        assert len(again["episode_ids"]) == 1
 
 
 @pytest.mark.parametrize("info", [[1], "text", 3])
 def test_an_info_that_is_no_mapping_is_an_error_of_the_env(info: Any) -> None:
     """SRV-4: named, not guessed at."""
-    with serving(telling(info)) as server, RemoteEnv(server.address) as remote:
+    with driving(telling(info)) as remote:
         remote.reset()
         with pytest.raises(EnvironmentException, match="a mapping as info"):
             remote.step([0, 0])

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from support import FunctionEnv, serving
+from support.driving import driving
 from support.trees import assert_same
 from support.zoo import Countdown, Everything
 
@@ -74,7 +75,7 @@ def test_the_remote_env_says_what_the_local_one_says(door: str, make: Callable[[
     local = make()
     local.action_space.seed(7)
     actions = [local.action_space.sample() for _ in range(40)]
-    with serving(make()) as server, RemoteEnv(server.address) as remote:
+    with driving(make()) as remote:
         assert remote.transport == door
         got, expected = play(remote, actions, seed=3), play(local, actions, seed=3)
     assert_same(plain(got), plain(expected if door == "native" else listed(expected)))
@@ -83,7 +84,7 @@ def test_the_remote_env_says_what_the_local_one_says(door: str, make: Callable[[
 def test_every_kind_of_space_travels_both_ways(door: str) -> None:
     """SRV-24, VAL-1, VEC-7: nested observations and actions, with image, text and 0-d leaves."""
     local, served = Everything(), Everything()
-    with serving(served) as server, RemoteEnv(server.address) as remote:
+    with driving(served) as remote:
         assert remote.observation_space == from_gymnasium_space(local.observation_space)
         assert remote.action_space == from_gymnasium_space(local.action_space)
         for seed in range(3):
@@ -111,7 +112,7 @@ def test_the_env_gets_actions_it_may_keep_and_change() -> None:
         }
     )
     env = FunctionEnv(action_space=space)
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         remote.step({"box": [0.5, 0], "keys": [1, 0], "pair": (2, "ab")})
         env.actions[0]["box"][:] = -1
@@ -125,7 +126,7 @@ def test_the_env_gets_actions_it_may_keep_and_change() -> None:
 
 def test_observations_are_writable_and_never_alias(door: str) -> None:
     """VAL-9, issue 2: the caller owns what it is given; later steps do not touch it."""
-    with serving(Everything()) as server, RemoteEnv(server.address) as remote:
+    with driving(Everything()) as remote:
         kept = [remote.reset(seed=0)[0]]
         kept += [remote.step(remote.action_space.sample())[0] for _ in range(3)]
         copies = [{k: np.copy(o[k]) for k in ("image", "state", "scale")} for o in kept]
@@ -152,7 +153,7 @@ def test_an_env_may_reuse_its_observation_buffer() -> None:
         return buffer, 0.0, False, False, {}
 
     env = FunctionEnv(step=step, reset=lambda seed: (buffer, {}))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         first = remote.reset()[0]
         later = [remote.step([0, 0])[0] for _ in range(3)]
     assert first[0] == 0 and [o[0] for o in later] == [1, 2, 3]
@@ -174,7 +175,7 @@ def test_native_values_are_tensors(door: str) -> None:
 
 def test_info_gains_the_episode(door: str) -> None:
     """CLI-5, CLI-6: episode_ids always, completed_episodes at the end of an episode."""
-    with serving(Countdown(2)) as server, RemoteEnv(server.address) as remote:
+    with driving(Countdown(2)) as remote:
         (first,) = remote.reset()[1]["episode_ids"]
         assert uuid.UUID(first).version == 7
         info = remote.step(1)[4]
@@ -192,14 +193,14 @@ def test_an_envs_own_info_keys_win() -> None:
         step=lambda action: (np.zeros(4), 0.0, True, False, dict(own)),
         reset=lambda seed: (np.zeros(4), {"episode_ids": 3}),
     )
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         assert remote.reset()[1] == {"episode_ids": 3}
         assert remote.step([0, 0])[4] == own
 
 
 def test_stepping_after_the_end_is_refused(door: str) -> None:
     """Issue 2: refused with a clear error; the env is not asked, and a reset goes on."""
-    with serving(Countdown(1)) as server, RemoteEnv(server.address) as remote:
+    with driving(Countdown(1)) as remote:
         remote.reset()
         assert remote.step(0)[2]
         for _ in range(2):
@@ -211,7 +212,7 @@ def test_stepping_after_the_end_is_refused(door: str) -> None:
 
 def test_stepping_before_the_first_reset_is_the_envs_to_judge() -> None:
     """SRV-25: the client allows it."""
-    with serving(FunctionEnv()) as server, RemoteEnv(server.address) as remote:
+    with driving(FunctionEnv()) as remote:
         observation, *_, info = remote.step([0, 0])
         assert observation[0] == 1 and info["episode_ids"] == [""]
 
@@ -225,7 +226,7 @@ def test_reset_passes_only_what_is_given() -> None:
             given.append(arguments)
             return self.observation(), {}
 
-    with serving(Old()) as server, RemoteEnv(server.address) as remote:
+    with driving(Old()) as remote:
         remote.reset()
         remote.reset(seed=-5)
         remote.reset(options={})
@@ -260,7 +261,7 @@ def test_reset_may_return_a_bare_observation() -> None:
     ]
     for space, returned, observation, info in cases:
         env = FunctionEnv(observation_space=space, reset=lambda seed, r=returned: r)
-        with serving(env) as server, RemoteEnv(server.address) as remote:
+        with driving(env) as remote:
             got, extra = remote.reset()
             assert_same(got, observation)
             assert without_ids(extra) == info
@@ -274,12 +275,12 @@ def test_step_may_return_four_parts() -> None:
     ]
     for returned, flags in zip(results, [(False, False), (False, True)], strict=True):
         env = FunctionEnv(step=lambda action, r=returned: r)
-        with serving(env) as server, RemoteEnv(server.address) as remote:
+        with driving(env) as remote:
             remote.reset()
             _, reward, terminated, truncated, info = remote.step([0, 0])
             assert (reward, terminated, truncated, info["k"]) == (1.0, *flags, 1)
     env = FunctionEnv(step=lambda action: (np.zeros(4), 1.0, True, {}))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         assert remote.step([0, 0])[2:4] == (True, False)
 
@@ -319,7 +320,7 @@ def test_a_wrong_step_result_is_an_error_of_the_env(returned: Any, words: str) -
 def test_a_reward_is_one_number_in_any_dress(reward: Any) -> None:
     """VAL-11: numpy scalars and arrays of one element are numbers."""
     env = FunctionEnv(step=lambda a: (np.zeros(4), reward, np.bool_(False), np.array([True]), None))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         _, got, terminated, truncated, info = remote.step([0, 0])
     assert (type(got), got) == (float, 2.0)
@@ -377,7 +378,7 @@ def test_an_env_without_metadata() -> None:
         def close(self) -> None:
             pass
 
-    with serving(Bare()) as server, RemoteEnv(server.address) as remote:
+    with driving(Bare()) as remote:
         assert remote.metadata == {} and remote.render_mode is None
         assert remote.reset()[0] == 0
         assert remote.step(1)[0] == 1
@@ -391,7 +392,7 @@ def test_metadata_travels(door: str, caplog: pytest.LogCaptureFixture) -> None:
     """
     env = FunctionEnv()
     env.metadata = {"fps": np.int64(7), 3: ("a", None), "fn": print, "deep": {"x": np.ones(2)}}
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         assert dict(remote.metadata) == {"fps": 7, "3": ["a", None], "deep": {"x": [1.0, 1.0]}}
     assert [r for r in caplog.messages if "env metadata fn is not sent" in r]
 
@@ -401,7 +402,7 @@ def test_extensions_give_our_clients_the_exact_space() -> None:
     space = Tuple([Box(0, 1, ()), Text(4, min_length=0)])
     value = (np.array(0.5, np.float32), "")
     env = FunctionEnv(observation_space=space, reset=lambda seed: (value, {}))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         assert remote.observation_space == space
         assert_same(remote.reset()[0], value)
 
@@ -414,7 +415,7 @@ def test_rendering(door: str) -> None:
     frames: list[Any] = [rgb, rgba, grey, rgb[:, ::-1], [grey, rgb], [], None, rgb.tolist()]
     expected = [rgb, rgba, grey[:, :, None], rgb[:, ::-1], rgb, None, None]
     env = FunctionEnv(render=lambda: frames.pop(0))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         for frame in expected:
             got = remote.render()
@@ -429,10 +430,12 @@ def test_a_failed_render_ends_nothing() -> None:
     """SRV-27: an odd frame is refused by name, and the session goes on."""
     frames: list[Any] = ["ascii art", np.zeros((2, 2, 3)), np.zeros((2, 2, 5), np.uint8)]
     env = FunctionEnv(render=lambda: frames.pop(0))
-    with serving(env) as server, RemoteEnv(server.address) as remote:
+    with driving(env) as remote:
         remote.reset()
         for _ in range(3):
-            with pytest.raises(EnvironmentException, match=r"render failed: ValueError: render\(\)"):
+            with pytest.raises(
+                EnvironmentException, match=r"render failed: ValueError: render\(\)"
+            ):
                 remote.render()
         with pytest.raises(ValueError, match="env index"):
             remote.render(env_index=1)

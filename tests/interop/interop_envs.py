@@ -17,6 +17,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 
+def limits(dtype):
+    """Return the bounds of the Box of a dtype in Dtypes."""
+    if np.dtype(dtype).kind == "f":
+        return -60000.0, 60000.0
+    return (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
 class Seeded(gym.Env):
     """Draws everything from ``self.rng``; subclasses say what a step draws."""
 
@@ -239,6 +246,53 @@ class Annotated(Seeded):
         }
 
 
+class Untidy(Seeded):
+    """An info with values that no message can hold."""
+
+    observation_space = action_space = spaces.Discrete(2)
+
+    def advance(self, action):
+        return 0.0, False, False
+
+    def observe(self):
+        return 0
+
+    def info(self):
+        return {"fine": 1.5, "mujoco": object(), "huge": 2**70, "nan": float("nan")}
+
+
+class Dtypes(Seeded):
+    """Every dtype there is; the observation is the last action."""
+
+    DTYPES = (
+        *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+        *("float16", "float32", "float64"),
+    )
+    observation_space = spaces.Dict(
+        {name: spaces.Box(*limits(name), (2, 3), np.dtype(name)) for name in DTYPES}
+        | {"choice": spaces.Discrete(5, start=-3, dtype=np.int32), "none": spaces.Tuple(())}
+    )
+    action_space = observation_space
+
+    @classmethod
+    def draw(cls, rng):
+        """Return a value of the space, extremes included."""
+        value = {
+            name: rng.choice(np.array([*limits(name), 1], name), (2, 3)) for name in cls.DTYPES
+        }
+        return {**value, "choice": np.int32(rng.integers(-3, 2)), "none": ()}
+
+    def begin(self, options):
+        self.action = self.draw(self.rng)
+
+    def advance(self, action):
+        self.action = action
+        return 0.0, False, self.t == 5
+
+    def observe(self):
+        return self.action
+
+
 class Faulty(Seeded):
     """Fails on demand: the action says how."""
 
@@ -300,7 +354,7 @@ class Frames(Seeded):
         return picture(self.t, FRAME_SHAPES[self.t % len(FRAME_SHAPES)])
 
 
-FRAME_SHAPES = [(24, 32, 3), (1, 1, 3), (7, 5, 3), (48, 64, 3), (3, 200, 3), (200, 3, 3)]
+FRAME_SHAPES = [(24, 32, 3), (1, 1, 3), (7, 5, 3), (48, 64, 3), (3, 200, 3), (200, 3, 3), (9, 8, 4)]
 
 
 class Panorama(Seeded):
@@ -343,6 +397,8 @@ ENVS = {
     "talker": Talker,
     "edges": Edges,
     "annotated": Annotated,
+    "untidy": Untidy,
+    "dtypes": Dtypes,
     "faulty": Faulty,
     "unbounded": Unbounded,
     "frames": lambda: Frames(render_mode="rgb_array"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interop_envs import CHARSET, ENVS, FRAME_SHAPES, Faulty, picture, stacked
+from interop_envs import CHARSET, ENVS, FRAME_SHAPES, Dtypes, Faulty, picture, stacked
 from interop_expect import (
     LocalLanes,
     lane_value,
@@ -48,6 +48,13 @@ def test_raw_clients_show_tensors(reference: Reference, serve: Serve) -> None:
     script, answers = record(env, [3], samples(env.action_space, 9))
     outcomes = reference.drive([connect(serve("tracker")), *script], backend="")
     assert isinstance(returned(outcomes[1])[0], Tensorial)
+    same_episodes(env.observation_space, outcomes[1:], answers)
+
+
+def test_every_dtype_to_its_limits(reference: Reference, serve: Serve) -> None:
+    env, rng = Dtypes(), np.random.default_rng(5)
+    script, answers = record(env, [0], [Dtypes.draw(rng) for _ in range(5)])
+    outcomes = reference.drive([connect(serve("dtypes")), *script])
     same_episodes(env.observation_space, outcomes[1:], answers)
 
 
@@ -94,6 +101,18 @@ def test_a_zero_d_box_and_an_empty_text_take_their_nearest_published_form(
         same_array(shown[0]["level"], meant[0]["level"].reshape(1), "level")
         assert shown[0]["note"] == meant[0]["note"]
         assert shown[1:-1] == meant[1:-1]
+
+
+def test_info_values_that_cannot_travel_are_left_out(reference: Reference, serve: Serve) -> None:
+    script = [["reset", {}], ["step", 0], ["step", 1]]
+    outcomes = reference.drive([connect(serve("untidy")), *script])
+    infos = [returned(outcome)[-1] for outcome in outcomes[1:]]
+    warned = infos[0].pop("rlmesh.conformance.warning")
+    assert sorted(warning["path"] for warning in warned) == ["huge", "mujoco"]
+    for info in infos:
+        assert set(info) == {"fine", "nan", "episode_ids"}
+        assert info["fine"] == 1.5
+        assert np.isnan(info["nan"])
 
 
 def test_the_contract_as_published_clients_read_it(reference: Reference, serve: Serve) -> None:
@@ -205,13 +224,20 @@ def test_one_client_at_a_time_and_the_next_after_its_close(
             *(second, connect(address), ["reset", {"seed": 2}]),
         ]
     )
-    refused = outcomes[5]
-    assert refused["raised"][0] == "ConnectionError"
-    assert "already has an active Join session" in refused["text"]
     env = ENVS["tracker"]()
     for at, seed in ((2, 1), (11, 2)):
         same_array(returned(outcomes[at])[0], env.reset(seed=seed)[0], f"reset with seed {seed}")
     assert returned(outcomes[7])
+
+
+def test_a_second_client_is_always_told_why(reference: Reference, serve: Serve) -> None:
+    # A refusal after the response headers would now and then read "connection closed".
+    address = serve("tracker")
+    script = [["use", "first"], connect(address), ["reset", {}], ["use", "second"]]
+    outcomes = reference.drive([*script, *[connect(address), ["reset", {}]] * 40])[4:]
+    for refused in outcomes[1::2]:
+        assert refused["raised"][0] == "ConnectionError"
+        assert "already has an active Join session" in refused["text"]
 
 
 def test_a_client_gone_mid_step_makes_room_at_once(reference: Reference, serve: Serve) -> None:

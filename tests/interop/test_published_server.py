@@ -82,6 +82,13 @@ def test_raw_clients(reference: Reference, drive: Drive) -> None:
         same_episodes(env.observation_space, drive(RAW, served.address, script), answers)
 
 
+def test_every_dtype_to_its_limits(reference: Reference, drive: Drive) -> None:
+    env, rng = Dtypes(), np.random.default_rng(5)
+    script, answers = record(env, [0], [Dtypes.draw(rng) for _ in range(5)])
+    with reference.serving("dtypes") as served:
+        same_episodes(env.observation_space, drive(SCALAR, served.address, script), answers)
+
+
 def test_texts_travel_both_ways(reference: Reference, drive: Drive) -> None:
     env = ENVS["talker"]()
     script, answers = record(env, [0], ["a", CHARSET, "✓🤖", "Ä Ö", "b" * 20])

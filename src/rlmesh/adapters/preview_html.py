@@ -19,8 +19,9 @@ __all__ = ["page"]
 Array = np.ndarray[Any, Any]
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #f5a52433; --ok: #2a8f5a; }
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 1180px; padding: 0 1rem; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #f5a52433; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 1180px; }
+body { padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 p.sub { margin: 0; opacity: .75; } code, pre, td.n { font-family: ui-monospace, monospace; }
 .card { border: 1px solid var(--line); border-radius: 8px; margin: 0 0 1rem; padding: .8rem 1rem; }
@@ -80,9 +81,10 @@ def _nothing() -> str:
 
 def _advisory(item: Advisory) -> str:
     code = f" <code>{escape(item.code)}</code>" if item.code else ""
+    severity = escape(item.severity)
     return (
-        f"<div class='note {escape(item.severity)}'><span class='tag'>{escape(item.severity)}</span>"
-        f"{code}<br>{escape(item.message)}</div>"
+        f"<div class='note {severity}'><span class='tag'>{severity}</span>{code}<br>"
+        f"{escape(item.message)}</div>"
     )
 
 
@@ -151,12 +153,12 @@ def _text(view: TextView) -> str:
 
 def _actions(views: Sequence[ActionView]) -> str:
     names = "".join(f"<th>{escape(item.name)}</th>" for item in views[0].rest)
-    rows = [_action_row("all 0", "", views[0].rest, views[0].rest)]
+    rows = [_action_row("at rest", "", views[0].rest, views[0].rest)]
     for view in views:
         rows.append(_action_row(f"{view.name} = 1", view.path, view.plus, view.rest))
         rows.append(_action_row(f"{view.name} = -1", "", view.minus, view.rest))
     return _card(
-        "What the env gets when one number of the model's action is 1 or -1, the others 0",
+        "What the env gets when one number of the model's action is 1 or -1 and the others rest",
         "<p class='path'>Marked: what differs from the first row.</p><div class='scroll'><table>"
         f"<tr><th>model</th>{names}<th>path</th></tr>{''.join(rows)}</table></div>",
     )

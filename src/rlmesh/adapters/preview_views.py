@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from rlmesh.adapters import images
 from rlmesh.adapters.encodings import CustomEncoding
 from rlmesh.adapters.image_steps import FromHwc, NormalizeTo, SwapBgr
 from rlmesh.adapters.plan import (
+    ActionBlock,
     ActionPlan,
     ConstPiece,
     ImageInput,
@@ -23,6 +24,7 @@ from rlmesh.adapters.plan import (
     StateInput,
     TextInput,
 )
+from rlmesh.adapters.rotations import convert_rotation
 from rlmesh.adapters.specs import Concat, State
 from rlmesh.adapters.state_steps import Head, Permute, Rotate, Take
 from rlmesh.adapters.trees import Path, leaves, path_name
@@ -99,7 +101,7 @@ class TextView:
 
 @dataclass(frozen=True)
 class ActionView:
-    """What the env gets when one number of the model's action is 1, -1, or (`name` "all 0") none."""
+    """What the env gets when one number of the model's action is 1 or -1, or none (`rest`)."""
 
     name: str
     path: str
@@ -135,7 +137,7 @@ def camera_views(plan: Plan, observation: Any, payload: Any) -> Iterator[CameraV
 
 def _raw_frame(step: ImageInput, observation: Any) -> Array:
     raw = lookup(observation, step.source or ())
-    if isinstance(raw, (bytes, bytearray, memoryview)):
+    if isinstance(raw, (bytes, bytearray)):
         return images.decode_image(raw)
     low, high = step.bounds or (None, None)
     frame = images.to_uint8(np.asarray(raw), low, high)
@@ -276,50 +278,59 @@ def text_views(plan: Plan, payload: Any) -> Iterator[TextView]:
             yield TextView(path_name(step.placement), step.describe(), repr(value))
 
 
-def action_views(
-    plan: ActionPlan, output: Any, transform: Any, shape: tuple[int, ...]
-) -> Iterator[ActionView]:
-    """How each number of the model's action reaches the env; `transform` is the adapter's."""
-    model_names = _component_names(output.components)
-    env_names = [name for block in plan.blocks for name in _block_names(block)]
+def action_views(plan: ActionPlan, transform: Callable[[Array], Array]) -> Iterator[ActionView]:
+    """How each number of the model's action reaches the env; `transform` is the adapter's.
 
-    def sent(index: int, value: float) -> tuple[Element, ...]:
-        action = np.zeros(shape, np.float32)
-        action[..., index] = value
-        out = np.asarray(transform(action)).reshape(-1)
-        return tuple(Element(n, float(v)) for n, v in zip(env_names, out, strict=True))
+    The others rest at 0, and a rotation in an encoding that has no 0 rests at the identity.
+    """
+    blocks = [block for block in plan.blocks if isinstance(block, ModelBlock)]
+    env_names = [name for block in plan.blocks for name in _env_names(block)]
+    resting = np.zeros(plan.model_dim, np.float32)
+    for block in blocks:
+        encoding = _rotation_of(block)
+        if encoding is not None:
+            identity = convert_rotation([0.0, 0.0, 0.0, 1.0], "quat_xyzw", encoding)
+            resting[block.start : block.stop] = identity
 
-    rest = sent(0, 0.0)
-    for index, name in enumerate(model_names):
-        path = next(
-            (
-                block.describe()
-                for block in plan.blocks
-                if isinstance(block, ModelBlock) and block.start <= index < block.stop
-            ),
-            "the env has no actuator of this role",
-        )
+    def sent(index: int, value: float | None) -> tuple[Element, ...]:
+        action = resting.copy()
+        if value is not None:
+            action[index] = value
+        out = transform(action).reshape(-1).tolist()
+        return tuple(Element(n, v) for n, v in zip(env_names, out, strict=True))
+
+    rest = sent(0, None)
+    for index in range(plan.model_dim):
+        owner = next((block for block in blocks if block.start <= index < block.stop), None)
+        name, path = f"output[{index}]", "dropped: the env has no actuator of this role"
+        if owner is not None:
+            name, path = _model_names(owner)[index - owner.start], owner.describe()
         yield ActionView(name, path, sent(index, 1.0), sent(index, -1.0), rest)
 
 
-def _component_names(components: Any) -> list[str]:
-    names: list[str] = []
-    for item in components:
-        stem = item.role.rpartition("/")[2] if item.role else "opaque"
-        elements: list[str] = [""] * item.dim
-        if item.labels:
-            elements = list(item.labels)
-        elif isinstance(item.encoding, str) and len(_ENCODING_ELEMENTS[item.encoding]) == item.dim:
-            elements = list(_ENCODING_ELEMENTS[item.encoding])
-        elif stem in _XYZ_ROLES and item.dim == 3:
-            elements = ["x", "y", "z"]
-        part = f"#{item.part}" if item.part else ""
-        names += [
-            f"{stem}{part}.{e}" if e else f"{stem}{part}[{i}]" for i, e in enumerate(elements)
-        ]
-    return names
+def _rotation_of(block: ModelBlock) -> str | None:
+    """The model's encoding of a block that is converted."""
+    return next((step.source for step in block.steps if isinstance(step, Rotate)), None)
 
 
-def _block_names(block: Any) -> list[str]:
-    stem = block.role.rpartition("/")[2] if block.role else "opaque"
-    return [f"{stem}[{index}]" for index in range(block.dim)]
+def _model_names(block: ModelBlock) -> list[str]:
+    encoding = _rotation_of(block)
+    return _block_names(block.role, block.tag, block.stop - block.start, encoding)
+
+
+def _env_names(block: ActionBlock) -> list[str]:
+    if not isinstance(block, ModelBlock):
+        return _block_names(block.role or "opaque", "", block.dim, None)
+    targets = [step.target for step in block.steps if isinstance(step, Rotate)]
+    return _block_names(block.role, block.tag, block.dim, targets[-1] if targets else None)
+
+
+def _block_names(role: str, tag: str, dim: int, encoding: str | None) -> list[str]:
+    stem = role.rpartition("/")[2]
+    elements = [str(index) for index in range(dim)]
+    if encoding is not None:
+        elements = list(_ENCODING_ELEMENTS[encoding])
+    elif stem in _XYZ_ROLES and dim == 3:
+        elements = ["x", "y", "z"]
+    limb = "".join(part for part in tag.split() if part.startswith("#"))
+    return [f"{stem}{limb}.{element}" for element in elements]

@@ -184,7 +184,8 @@ def _fill(item: Actuator, model: Action, findings: Findings) -> FillBlock:
         f'action "{item.role}": the model does not output this optional role; fabricating '
         f"{item.dim} dim(s) of {float(item.fill):g}",
     )
-    findings.unmatched("env", "this model", item.role)
+    if "/" not in item.role:
+        findings.unmatched("env", "this model", item.role)
     return FillBlock(item.role, item.fill, item.dim)
 
 

@@ -212,7 +212,7 @@ def _make_host(env: Any, report: Report) -> Host:
         raise TypeError(f"env must have a 'step' method, got {type(env).__name__}")
     if not is_vector_env(env):
         return ScalarHost(env, report)
-    if int(peek(env, "num_envs", 0)) == 1:
+    if int(peek(env, "num_envs") or 0) == 1:
         return ScalarHost(SqueezedVectorEnv(checked_env(env)), report)
     return VectorHost(env, report)
 

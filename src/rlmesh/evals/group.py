@@ -235,7 +235,7 @@ class Group:
         begun = self._beginning.pop(slot, None)
         if begun is not None:
             assignment, started = begun
-            self.lanes[slot] = self._loop.open_lane(assignment, observation, started)
+            self.lanes[slot] = self._loop.open_lane(assignment, observation, started, self)
 
     def _receive_step(self) -> None:
         endpoint, loop = self.endpoint, self._loop

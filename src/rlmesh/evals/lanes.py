@@ -35,6 +35,7 @@ class Lane:
         "charged_s",
         "deadline",
         "episode_id",
+        "group",
         "info",
         "observation",
         "over",
@@ -59,7 +60,9 @@ class Lane:
         observation: Any,
         started: float,
         episode_id: str,
+        group: object = None,
     ) -> None:
+        self.group = group
         self.assignment = assignment
         self.episode_id = episode_id
         self.observation = observation

@@ -114,7 +114,7 @@ class Loop:
             endpoint.send_reset(None, seeds, self.options(assignment))
             (observation,), _ = endpoint.recv_reset()
             measured.reset_s.append(clock() - started)
-            lane = self._alone = self.open_lane(assignment, observation, started)
+            lane = self._alone = self.open_lane(assignment, observation, started, endpoint)
             queue = lane.queue
             after = clock()
             while True:
@@ -247,10 +247,12 @@ class Loop:
 
     # What the groups ask for
 
-    def open_lane(self, assignment: Assignment, observation: Any, started: float) -> Lane:
+    def open_lane(
+        self, assignment: Assignment, observation: Any, started: float, group: object
+    ) -> Lane:
         """Begin an episode whose reset has come back."""
         episode_id = f"{self._id}.{assignment.index}.{assignment.attempt}"
-        lane = Lane(assignment, self.limits, observation, started, episode_id)
+        lane = Lane(assignment, self.limits, observation, started, episode_id, group)
         self.hooks.on_episode_start(episode=assignment.index, seed=assignment.seed)
         return lane
 

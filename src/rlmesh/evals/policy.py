@@ -83,7 +83,11 @@ class CornersPolicy:
         if self._contexts is not None:
             contexts = [self._context(lane) for lane in lanes]
         return self._corners.predict_rows(
-            [lane.observation for lane in lanes], contexts, self.horizon, lanes=lanes
+            [lane.observation for lane in lanes],
+            contexts,
+            self.horizon,
+            lanes=lanes,
+            groups=[lane.group for lane in lanes],
         )
 
     def corner(self, rows: int) -> str:

@@ -72,12 +72,7 @@ class Session:
             made = as_model(model)
             self._corners = model_corners(made)
             self._name = _name_of(model)
-            if execution_horizon > 1 and not self._corners.chunks:
-                warnings.warn(
-                    f"execution_horizon={execution_horizon} was requested but the model defines no "
-                    "predict_chunk(); running un-chunked.",
-                    stacklevel=4,
-                )
+            self._horizon = self._corners.check_horizon(execution_horizon)
         self._targets: Targets | None = None
         self._policy: Policy | None = None
         self._lane: Lane | None = None

@@ -85,24 +85,21 @@ def _open(
         )
     except NotNative as reason:
         connect(address, _left(deadline)).close()  # still there? grpc would only say "timeout"
-        from rlmesh.transport.grpc_channel import GrpcChannel
+        from rlmesh.transport.grpc_channel import GrpcChannel, NotGrpc
 
         try:
             return GrpcChannel(
-                address, service, token=token, timeout=_left(deadline, 5.0), limit=limit
+                address, service, hello, token=token, timeout=_left(deadline), limit=limit
             )
-        except TimeoutError as exc:
+        except NotGrpc as exc:
             raise ProtocolException(
                 f"'{address}' answers, but speaks neither the rlmesh native protocol ({reason}) "
                 f"nor gRPC ({exc}); is that port an rlmesh endpoint?"
             ) from None
 
 
-def _left(deadline: float | None, at_most: float | None = None) -> float | None:
-    left = None if deadline is None else max(0.001, deadline - time.monotonic())
-    if at_most is None:
-        return left
-    return at_most if left is None else min(left, at_most)
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.001, deadline - time.monotonic())
 
 
 def _unreachable(address: Address, kind: str, server: str, exc: OSError) -> ConnectionError:

@@ -17,15 +17,25 @@ from rlmesh.transport.service import Message, ServiceName
 from rlmesh.wire.leaves import detach_response, merge_request
 from rlmesh.wire.status import Status, status_to_exception
 
-__all__ = ["GrpcChannel"]
+__all__ = ["GrpcChannel", "NotGrpc"]
 
 _LONGEST = 1e6  # seconds; grpcio and queues count no further than some weeks
 
 _PATHS = {"env": "/rlmesh.env.v1.EnvService/", "model": "/rlmesh.model.v1.ModelService/"}
 
 
+class NotGrpc(Exception):
+    """The peer answered, but not as gRPC does."""
+
+
 class GrpcChannel:
-    """See :class:`~rlmesh.transport.service.Channel`."""
+    """Dials ``address`` and shakes hands; see :class:`~rlmesh.transport.service.Channel`.
+
+    Raises:
+        NotGrpc: somebody answered, but not in this protocol.
+        TimeoutError: nobody answered in time.
+        ConnectionError: the server refused, e.g. the token.
+    """
 
     door = "grpc"
 
@@ -33,6 +43,7 @@ class GrpcChannel:
         self,
         address: Address,
         service: ServiceName,
+        hello: bytes,
         *,
         token: str,
         timeout: float | None,
@@ -58,17 +69,28 @@ class GrpcChannel:
             # grpcio would send the escaped path, which 0.1.0's server refuses as no authority.
             options.append(("grpc.default_authority", "localhost"))
         self._channel: Any = grpc.insecure_channel(address.grpc_target, options=options)
-        ready: Any = grpc.channel_ready_future(self._channel)
         try:
-            ready.result(timeout)
-        except BaseException as exc:
-            ready.cancel()
+            self._answer: bytes | None = self._open(hello, timeout)
+        except BaseException:
             self.close()
-            if isinstance(exc, grpc.FutureTimeoutError):
-                raise TimeoutError("no gRPC answer") from None
             raise
 
+    def _open(self, hello: bytes, timeout: float | None) -> bytes:
+        call: Any = self._channel.unary_unary(_PATHS[self._service] + "Handshake")
+        try:
+            return call(hello, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as exc:
+            error: Any = exc
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                raise NotGrpc(error.details() or "no reason given") from None
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise TimeoutError("no gRPC answer") from None
+            raise self._to_exception(error) from None
+
     def handshake(self, request: bytes) -> bytes:
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return answer
         return self._unary("Handshake", request)
 
     def shutdown(self, request: bytes) -> bytes:

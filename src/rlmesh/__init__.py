@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlmesh import numpy, spaces, specs
+    from rlmesh import adapters, gymnasium, numpy, spaces, specs
     from rlmesh._version import __version__
     from rlmesh.envs.options import ServeOptions
     from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
@@ -60,6 +60,8 @@ __all__ = [
     "Tensor",
     "WorkflowEditionWarning",
     "__version__",
+    "adapters",
+    "gymnasium",
     "numpy",
     "partial_result",
     "predict_seed",
@@ -103,7 +105,7 @@ _HOMES = {
     "run": "rlmesh.evals.run",
     "sanitize_metadata": "rlmesh.wire.meta",
 }
-_MODULES = frozenset({"numpy", "spaces", "specs"})
+_MODULES = frozenset({"adapters", "gymnasium", "numpy", "spaces", "specs"})
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ from rlmesh.envs.remote import CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
 from rlmesh.envs.vector_link import VectorLink
 from rlmesh.numpy import RemoteEnv as _NumpyEnv
 from rlmesh.numpy import RemoteVectorEnv as _NumpyVectorEnv
-from rlmesh.spaces import Dict, Space, Text, Tuple, to_gymnasium_space
+from rlmesh.spaces import Dict, MultiBinary, Space, Text, Tuple, to_gymnasium_space
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 
 __all__ = ["RemoteEnv", "RemoteVectorEnv"]
@@ -113,6 +113,7 @@ class RemoteEnv(_Env):
         self.action_space = to_gymnasium_space(self._remote.action_space_spec)
         self.metadata = {"render_modes": [], **self._remote.metadata}
         self.render_mode = self._remote.render_mode
+        self._as_gymnasium = _converter(self._remote.observation_space_spec, batched=False)
 
     @property
     def remote(self) -> _NumpyEnv:
@@ -125,12 +126,12 @@ class RemoteEnv(_Env):
         """Start an episode; see :meth:`rlmesh.numpy.RemoteEnv.reset`."""
         observation, info = self._remote.reset(seed=seed, options=options)
         super().reset(seed=seed)
-        return observation, _warned(info)
+        return self._as_gymnasium(observation), _warned(info)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take one step; see :meth:`rlmesh.numpy.RemoteEnv.step`."""
         observation, reward, terminated, truncated, info = self._remote.step(action)
-        return observation, reward, terminated, truncated, _warned(info)
+        return self._as_gymnasium(observation), reward, terminated, truncated, _warned(info)
 
     def render(self) -> Any:
         """Return the frame, uint8 (height, width, channels), or None.
@@ -211,7 +212,7 @@ class RemoteVectorEnv(_VectorEnv):
         self.action_space = batch_space(action, self.num_envs)
         self.metadata = {"render_modes": [], **self._remote.metadata}
         self.render_mode = self._remote.render_mode
-        self._batched = _text_batcher(space)
+        self._as_gymnasium = _converter(space, batched=True)
 
     @property
     def remote(self) -> _NumpyVectorEnv:
@@ -226,7 +227,7 @@ class RemoteVectorEnv(_VectorEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """Start an episode in every lane, or in those of ``options["reset_mask"]``."""
         observations, infos = self._remote.reset(seed=seed, options=options)
-        return self._batched(observations), _gathered(_warned(infos), self.num_envs)
+        return self._as_gymnasium(observations), _gathered(_warned(infos), self.num_envs)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step every lane; see :meth:`rlmesh.numpy.RemoteVectorEnv.step`."""
@@ -241,7 +242,7 @@ class RemoteVectorEnv(_VectorEnv):
         """Return the outcome of :meth:`step_async`."""
         observations, rewards, terminated, truncated, infos = self._remote.recv_step()
         infos = _gathered(_warned(infos), self.num_envs)
-        return self._batched(observations), rewards, terminated, truncated, infos
+        return self._as_gymnasium(observations), rewards, terminated, truncated, infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Return the frame of every lane, uint8 (height, width, channels), or None."""
@@ -274,18 +275,27 @@ def _warned(info: dict[str, Any]) -> dict[str, Any]:
     return info
 
 
-def _text_batcher(space: Space) -> Callable[[Any], Any]:
-    """Return what turns batched text leaves, lists of strings, into Gymnasium's tuples."""
+def _converter(space: Space, *, batched: bool) -> Callable[[Any], Any]:
+    """Return what gives leaves the form they have in Gymnasium.
+
+    Its MultiBinary is int8, whatever byte the server declared; its batches of texts are tuples.
+    """
     if isinstance(space, Text):
-        return tuple
+        return tuple if batched else _same
+    if isinstance(space, MultiBinary):
+        return _same if space.np_dtype == np.int8 else _as_int8
     if isinstance(space, (Dict, Tuple)):
         children = list(space.items() if isinstance(space, Dict) else enumerate(space.spaces))
-        batchers = {key: _text_batcher(child) for key, child in children}
-        if any(batcher is not _same for batcher in batchers.values()):
+        converters = {key: _converter(child, batched=batched) for key, child in children}
+        if any(convert is not _same for convert in converters.values()):
             if isinstance(space, Dict):
-                return lambda tree: {key: batch(tree[key]) for key, batch in batchers.items()}
-            return lambda tree: tuple([batch(tree[key]) for key, batch in batchers.items()])
+                return lambda tree: {key: convert(tree[key]) for key, convert in converters.items()}
+            return lambda tree: tuple([convert(tree[key]) for key, convert in converters.items()])
     return _same
+
+
+def _as_int8(array: Any) -> Any:
+    return array.view(np.int8)
 
 
 def _same(tree: Any) -> Any:

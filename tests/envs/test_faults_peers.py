@@ -25,6 +25,7 @@ from support import (
 )
 
 from rlmesh.numpy import RemoteEnv
+from rlmesh.transport.native import NativeChannel, NotNative
 
 PLAIN, WAIT = 0, 1
 
@@ -51,18 +52,22 @@ for action in sys.argv[2:]:
 """
 
 
-@pytest.fixture(params=["native", "grpc"])
-def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Through which door the clients of a test come."""
-    if request.param == "grpc":
-        from rlmesh.transport import dial
-        from rlmesh.transport.native import NotNative
+@pytest.fixture(params=["native-tcp", "native-unix", "grpc-tcp"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Through which door the clients of a test come, over which kind of socket."""
+    if request.param.startswith("grpc"):
 
         def hidden(*args: Any, **kwargs: Any) -> Any:
             raise NotNative("hidden, as if the server were rlmesh 0.1.0")
 
-        monkeypatch.setattr(dial.NativeChannel, "open", hidden)
+        monkeypatch.setattr(NativeChannel, "open", hidden)
     return request.param
+
+
+@pytest.fixture
+def door(way: str) -> str:
+    """Just the door: ``native`` or ``grpc``."""
+    return way.partition("-")[0]
 
 
 def driver(door: str, address: str, *actions: int) -> Child:
@@ -76,10 +81,10 @@ def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path)
 
 
-@pytest.fixture(params=["tcp", "unix"])
-def server(request: pytest.FixtureRequest, gate: Gate) -> Iterator[ServerProcess]:
+@pytest.fixture
+def server(way: str, gate: Gate) -> Iterator[ServerProcess]:
     """A process with a :class:`BlockingEnv`."""
-    address = f"unix://{gate.folder / 'env.sock'}" if request.param == "unix" else None
+    address = f"unix://{gate.folder / 'env.sock'}" if way.endswith("unix") else None
     with server_process("support:BlockingEnv", address, gate=str(gate.folder)) as process:
         yield process
 
@@ -439,8 +444,10 @@ print(observation.shape, flush=True)
 env.close()
 """
     prelude = GRPC_ONLY if door == "grpc" else ""
-    with serving(FunctionEnv()) as server:
-        with python_child(prelude + DRIVE + code, server.address) as client:
-            assert client.line() == "driving"
-            assert client.line() == "(4,)"
-            assert client.wait() == 0
+    with (
+        serving(FunctionEnv()) as server,
+        python_child(prelude + DRIVE + code, server.address) as client,
+    ):
+        assert client.line() == "driving"
+        assert client.line() == "(4,)"
+        assert client.wait() == 0

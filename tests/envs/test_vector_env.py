@@ -371,9 +371,9 @@ def test_a_vector_env_that_miscounts_is_an_error_of_the_env(rows: int) -> None:
     """CNF-1: the lane count comes from the contract."""
     env = Own()
     env._observe = lambda: np.zeros((rows, 2))  # type: ignore[method-assign]
-    with driving_lanes(env) as remote:
-        with pytest.raises(EnvironmentException, match=f"expected 3 batched values.*got {rows}"):
-            remote.reset()
+    words = f"expected 3 batched values.*got {rows}"
+    with driving_lanes(env) as remote, pytest.raises(EnvironmentException, match=words):
+        remote.reset()
 
 
 ONE_LANE: dict[str, Callable[[], Any]] = {

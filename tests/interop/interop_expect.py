@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import iterate
+from interop_player import EPISODE_FIELDS
 from interop_values import Digest, Tensorial, digest
 
 Script = list[list[Any]]
@@ -225,5 +226,36 @@ def _episode(
         "terminated": bool(terminated),
         "truncated": bool(truncated),
         "success": info.get("is_success"),
-        "trial": index,
     }
+
+
+def rolled(envs: Any, policy: Any, budget: int) -> list[dict[str, Any]]:
+    """Return the first ``budget`` episodes that NEXT_STEP lanes start, in order of their start."""
+    rows: list[dict[str, Any]] = []
+    lanes = range(envs.num_envs)
+    observations, _ = envs.reset()
+    running = [begun(rows, budget) for _ in lanes]
+    rolling = np.zeros(envs.num_envs, bool)
+    while len(rows) < budget or any(row["success"] is None for row in rows):
+        observations, rewards, terminated, truncated, info = envs.step(policy(observations))
+        for lane in lanes:
+            if rolling[lane]:
+                running[lane] = begun(rows, budget)
+            elif (row := running[lane]) is not None:
+                row["steps"] += 1
+                row["reward"] += float(rewards[lane])
+                if terminated[lane] or truncated[lane]:
+                    row["terminated"] = bool(terminated[lane])
+                    row["truncated"] = bool(truncated[lane])
+                    row["success"] = bool(info["is_success"][lane])
+        rolling = terminated | truncated
+    return rows
+
+
+def begun(rows: list[dict[str, Any]], budget: int) -> dict[str, Any] | None:
+    """Return the row of an episode that starts now; None if it is one too many."""
+    if len(rows) == budget:
+        return None
+    row = {**dict.fromkeys(EPISODE_FIELDS), "index": len(rows), "steps": 0, "reward": 0.0}
+    rows.append(row)
+    return row

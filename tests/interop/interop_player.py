@@ -20,6 +20,15 @@ def raised(exc):
     }
 
 
+EPISODE_FIELDS = ("index", "seed", "steps", "reward", "terminated", "truncated", "success")
+
+
+def episode_rows(result):
+    """Return the episodes of a RunResult, published or ours, in order of index."""
+    episodes = sorted(result.episodes, key=lambda episode: episode.index)
+    return [{name: getattr(episode, name) for name in EPISODE_FIELDS} for episode in episodes]
+
+
 class Player:
     """Plays scripts on clients; ``connect(**keywords)`` makes one."""
 

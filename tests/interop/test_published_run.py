@@ -6,13 +6,12 @@ It counts episodes, steps, reward and success from ``completed_episodes`` alone 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import pytest
 from interop_envs import ENVS, POLICIES, chatter, steer
-from interop_expect import evaluated
+from interop_expect import evaluated, rolled
+from interop_player import episode_rows
 from reference_process import Reference
 
 import rlmesh
@@ -45,10 +44,7 @@ def test_both_loops_find_the_same(reference: Reference, serve: Serve) -> None:
     address = serve("tracker")
     theirs = reference.evaluate(address, "steer", seeds=seeds)["episodes"]
     ours = rlmesh.run(steer, address, seeds=seeds)
-    assert [
-        (e.index, e.seed, e.steps, e.reward, e.terminated, e.truncated, e.success)
-        for e in ours.episodes
-    ] == [tuple(row.values())[:7] for row in theirs]
+    assert episode_rows(ours) == theirs
 
 
 def test_a_step_cap_cuts_episodes(reference: Reference, serve: Serve) -> None:
@@ -61,7 +57,7 @@ def test_trial_indices_reach_an_env_that_asks(reference: Reference, serve: Serve
     done = reference.evaluate(serve("trials"), "steer", seeds=[1, 1], trial_index_base=4)
     for row, trial in zip(done["episodes"], (4, 5), strict=True):
         (meant,) = evaluated(ENVS["trials"](), steer, [1], options={"trial_index": trial})
-        assert row == {**meant, "index": trial - 4, "trial": trial}
+        assert row == {**meant, "index": trial - 4}
 
 
 @CORNERS
@@ -69,41 +65,7 @@ def test_unseeded_episodes_of_a_vector_env(reference: Reference, serve: Serve, c
     done = reference.evaluate(serve("next_step"), "steer", corner=corner, episodes=11)
     meant = rolled(ENVS["next_step"](), steer, 11)
     assert {episode["success"] for episode in meant} == {True, False}
-    assert [{**row, "trial": None} for row in done["episodes"]] == meant
-
-
-def rolled(envs: Any, policy: Any, budget: int) -> list[dict[str, Any]]:
-    """Return the first ``budget`` episodes that NEXT_STEP lanes start, in order of their start."""
-    rows: list[dict[str, Any]] = []
-    lanes = range(envs.num_envs)
-    observations, _ = envs.reset()
-    running = [begun(rows, budget) for _ in lanes]
-    rolling = np.zeros(envs.num_envs, bool)
-    while len(rows) < budget or any(row["success"] is None for row in rows):
-        observations, rewards, terminated, truncated, info = envs.step(policy(observations))
-        for lane in lanes:
-            if rolling[lane]:
-                running[lane] = begun(rows, budget)
-            elif (row := running[lane]) is not None:
-                row["steps"] += 1
-                row["reward"] += float(rewards[lane])
-                if terminated[lane] or truncated[lane]:
-                    row["terminated"], row["truncated"] = (
-                        bool(terminated[lane]),
-                        bool(truncated[lane]),
-                    )
-                    row["success"] = bool(info["is_success"][lane])
-        rolling = terminated | truncated
-    return rows
-
-
-def begun(rows: list[dict[str, Any]], budget: int) -> dict[str, Any] | None:
-    """Return the row of an episode that starts now; None if it is one too many."""
-    if len(rows) == budget:
-        return None
-    rows.append(dict.fromkeys(("index", "seed", "steps", "reward", "terminated", "truncated")))
-    rows[-1] |= {"index": len(rows) - 1, "steps": 0, "reward": 0.0, "success": None, "trial": None}
-    return rows[-1]
+    assert done == {"episodes": meant}
 
 
 @CORNERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import string
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
-from interop_envs import CHARSET, ENVS, FRAME_SHAPES, POLICIES, Faulty, picture, stacked
+from interop_envs import (
+    CHARSET,
+    ENVS,
+    FRAME_SHAPES,
+    POLICIES,
+    Dtypes,
+    Faulty,
+    picture,
+    stacked,
+    steer,
+)
 from interop_expect import (
     LocalLanes,
     evaluated,
@@ -19,6 +30,7 @@ from interop_expect import (
     record,
     record_vector,
     returned,
+    rolled,
     same_array,
     same_episodes,
     same_info,
@@ -26,7 +38,7 @@ from interop_expect import (
     same_value,
     samples,
 )
-from interop_player import Player
+from interop_player import Player, episode_rows
 from interop_values import unpack
 from reference_process import Reference
 from support import Resources
@@ -343,6 +355,8 @@ def test_lanes_reset_alone(reference: Reference, drive: Drive) -> None:
         for lane, (seed, pushes) in enumerate(history):
             shown = lane_value(space, returned(outcome)[0], lane, 2)
             same_value(space, shown, alone(seed, pushes), f"answer {i}, {lane=}")
+    reset = returned(outcomes[2])[-1]
+    assert (reset["t"][1], reset["_t"]) == (0, [False, True])
     ids = [returned(outcome)[-1]["episode_ids"] for outcome in outcomes]
     assert ids[0] == ids[1] != ids[2] == ids[3]
     assert [a == b for a, b in zip(ids[1], ids[2], strict=True)] == [True, False]
@@ -355,6 +369,10 @@ def test_a_lane_that_ended_must_be_reset(reference: Reference, drive: Drive) -> 
     with reference.serving("lanes") as served:
         outcomes = drive(VECTOR, served.address, [*script, ["step", push]])
     same_lockstep(lanes.envs[0].observation_space, outcomes[:-1], answers, 2)
+    for outcome, (*_, infos) in zip(outcomes, answers, strict=False):
+        meant = {key: [info[key] for info in infos] for key in infos[0]}
+        masks = {f"_{key}": [True, True] for key in meant}
+        same_info(returned(outcome)[-1], {**meant, **masks}, "infos")
     refused = outcomes[-1]
     assert refused["raised"][0] == "RuntimeError"
     assert served.address in refused["text"]
@@ -372,19 +390,41 @@ def test_the_wrong_arity_is_told(reference: Reference) -> None:
         VECTOR(served.address)
 
 
-@pytest.mark.parametrize(("name", "policy"), [("tracker", "steer"), ("zoo", "chatter")])
-def test_run(reference: Reference, name: str, policy: str) -> None:
-    seeds = [0, 1, 2, 3]
-    meant = evaluated(ENVS[name](), POLICIES[policy], seeds)
-    with reference.serving(name) as served:
-        result = rlmesh.run(POLICIES[policy], served.address, seeds=seeds)
-        with SCALAR(served.address) as env:
-            handle = rlmesh.run(POLICIES[policy], env, seeds=seeds)
-    for found in (result, handle):
-        rows = [
-            {key: getattr(e, key) for key in meant[0] if key != "trial"} for e in found.episodes
-        ]
-        assert rows == [{k: v for k, v in row.items() if k != "trial"} for row in meant]
+@pytest.mark.parametrize(
+    ("names", "policy"),
+    [
+        (["tracker"], "steer"),
+        (["zoo"], "chatter"),
+        (["lanes"], "steer"),
+        (["zoo_lanes"], "chatter"),
+        (["tracker", "lanes"], "steer"),
+    ],
+)
+def test_run(reference: Reference, names: list[str], policy: str) -> None:
+    seeds = list(range(7))
+    env = ENVS["zoo" if policy == "chatter" else "tracker"]()
+    with contextlib.ExitStack() as stack:
+        addresses = [stack.enter_context(reference.serving(name)).address for name in names]
+        found = rlmesh.run(
+            POLICIES[policy], addresses[0] if len(names) == 1 else addresses, seeds=seeds
+        )
+    assert episode_rows(found) == evaluated(env, POLICIES[policy], seeds)
+
+
+def test_run_through_a_handle(reference: Reference) -> None:
+    with reference.serving("tracker") as served, SCALAR(served.address) as env:
+        found = rlmesh.run(steer, env, seeds=[1, 2])
+        env.reset()
+    assert episode_rows(found) == evaluated(ENVS["tracker"](), steer, [1, 2])
+
+
+def test_run_of_a_vector_env(reference: Reference) -> None:
+    with reference.serving("next_step") as served:
+        found = rlmesh.run(steer, served.address, max_episodes=11)
+        with pytest.raises(ValueError, match="cannot reset some of its 3 lanes") as caught:
+            rlmesh.run(steer, served.address, seeds=[1, 2, 3])
+    assert served.address in str(caught.value)
+    assert episode_rows(found) == rolled(ENVS["next_step"](), steer, 11)
 
 
 def test_run_ends_with_the_envs_exception(reference: Reference) -> None:

@@ -1,7 +1,8 @@
 """What a simulator emits, as a policy was trained to see it.
 
 Tags say what an env's leaves mean, a :class:`ModelSpec` says what a model takes and gives;
-:func:`resolve` matches them by role and builds the conversions. ``import rlmesh.adapters as adapt``.
+:func:`resolve` matches them by role and builds the conversions. ``import rlmesh.adapters as
+adapt``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from rlmesh.adapters.actions import Action, Actuator
 from rlmesh.adapters.adapter import Adapter
 from rlmesh.adapters.advisory import AdapterResolutionError, Advisory
 from rlmesh.adapters.base import AdapterBase
+from rlmesh.adapters.check import check
 from rlmesh.adapters.encodings import CustomEncoding, Rotation, RotationTransform
 from rlmesh.adapters.image_spec import Image
 from rlmesh.adapters.resolution import resolve, resolve_from_contract
@@ -31,9 +33,9 @@ from rlmesh.adapters.tags import (
     EnvTags,
     Field,
     ImageTag,
+    ObservationRoles,
     ObsLeaf,
     ObsNode,
-    ObservationRoles,
     Split,
     StateTag,
     TextTag,
@@ -178,6 +180,7 @@ __all__ = [
     "StateTag",
     "Text",
     "TextTag",
+    "check",
     "resolve",
     "resolve_from_contract",
     "tag",

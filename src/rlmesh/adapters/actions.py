@@ -34,10 +34,11 @@ _ROLED = (
 class Actuator:
     """One block of an action vector.
 
-    On the env it says what the env takes there, on the model what the model gives there; the two are
-    matched by ``(role, part)``. Values pass, in this order: the model's encoding to the env's; the
-    model's range to the env's, if both are declared; the model's scale, offset, invert, threshold;
-    the env's order of labels; the env's scale, offset, invert, threshold; the binary snap; the clip.
+    On the env it says what the env takes there, on the model what the model gives there; the two
+    are matched by ``(role, part)``. Values pass, in this order: the model's encoding to the env's;
+    the model's range to the env's, if both are declared; the model's scale, offset, invert,
+    threshold; the env's order of labels; the env's scale, offset, invert, threshold; the binary
+    snap; the clip.
 
     Args:
         role: what it moves; None for an opaque block that always gets ``fill``.

@@ -105,7 +105,7 @@ class Adapter(AdapterBase[Array]):
     def transform_action_batch(
         self, raw_actions: Any, *, episodes: Sequence[Hashable] | None = None
     ) -> Array:
-        """The env's actions float32[N, ...] for N of the model's: an array [N, ...] or a sequence."""
+        """The env's actions float32[N, ...] for N of the model's, an array [N, ...] or a list."""
         dim = self.plan.action.model_dim
         actions = np.stack([model_action(action, dim) for action in raw_actions])
         if self._remembers:
@@ -143,15 +143,26 @@ class Adapter(AdapterBase[Array]):
             histories = [self._episode(key) for key in keys]
             for history in histories:
                 history.steps += 1
-        return {
-            path: reader.read(raws, histories, instruction) for path, reader in self._readers
-        }
+        return {path: reader.read(raws, histories, instruction) for path, reader in self._readers}
 
     # Looking at it
 
     def explain(self) -> str:
         """The plan's steps, line by line."""
         return explain_plan(self.plan)
+
+    def preview(self, raw_obs: Any, *, title: str = "What the policy sees") -> str:
+        """One self-contained HTML page: every input before and after, the action path, the plan.
+
+        The adapter's memory is neither used nor changed.
+
+        Raises:
+            ImportError: Pillow is not installed.
+            ValueError: the observation lacks a leaf the plan reads.
+        """
+        from rlmesh.adapters.preview import preview
+
+        return preview(self, raw_obs, title=title)
 
     def advisories(self) -> list[Advisory]:
         """What a person should know: what is dropped, made up, or cannot be verified."""

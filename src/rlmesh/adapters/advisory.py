@@ -9,7 +9,7 @@ __all__ = ["AdapterResolutionError", "Advisory"]
 
 
 class AdapterResolutionError(ValueError):
-    """An env and a model do not fit together; the message names the leaf, the offer and the remedy."""
+    """An env and a model do not fit; the message names the leaf, the offer and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Advisory:
     """Something a person should know about an adapter that resolved.
 
     Attributes:
-        severity: ``"info"`` for what is lost or chosen knowingly, ``"caution"`` for what was made up
-            or cannot be verified. Advisory today: a runner may refuse cautions.
+        severity: ``"info"`` for what is lost or chosen knowingly, ``"caution"`` for what was made
+            up or cannot be verified. Advisory today: a runner may refuse cautions.
         message: the sentence; also what ``str()`` gives.
         code: a stable name of the finding, for filters and tests.
     """

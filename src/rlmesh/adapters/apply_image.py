@@ -70,7 +70,9 @@ def _array(value: Any, name: str) -> Array:
     try:
         return numeric_array(value, name)
     except ValueError as exc:
-        raise ValueError(f"{exc}; an image is an array, or the bytes of a PNG or JPEG file") from None
+        raise ValueError(
+            f"{exc}; an image is an array, or the bytes of a PNG or JPEG file"
+        ) from None
 
 
 def _levels(frame: Array, low: float | None, high: float | None, name: str) -> Array:

@@ -124,7 +124,9 @@ def _previous_reader(piece: PreviousPiece) -> Reader:
 def _encode(step: EncodingStep, rows: Array) -> None:
     place = slice(step.start, step.start + step.encoding.width)
     for row in rows:
-        row[place] = repack(step.encoding, "from_base", row[place].copy(), f" for {step.placement!r}")
+        row[place] = repack(
+            step.encoding, "from_base", row[place].copy(), f" for {step.placement!r}"
+        )
 
 
 def _integers(values: Array, dtype: np.dtype[Any], name: str) -> Array:
@@ -137,7 +139,5 @@ def _integers(values: Array, dtype: np.dtype[Any], name: str) -> Array:
                 f"state '{name}': cannot cast non-integral value {number} to {dtype.name}"
             )
         if not low <= number <= high:
-            raise ValueError(
-                f"state '{name}': value {number:g} is out of range for {dtype.name}"
-            )
+            raise ValueError(f"state '{name}': value {number:g} is out of range for {dtype.name}")
     return values.astype(dtype)

@@ -30,10 +30,11 @@ import numpy as np
 
 from rlmesh.adapters.advisory import AdapterResolutionError, Advisory
 from rlmesh.adapters.check_watch import Watch, watches
+from rlmesh.adapters.encodings import CustomEncoding
 from rlmesh.adapters.features import join
 from rlmesh.adapters.resolution import published_tags, resolve
 from rlmesh.adapters.resolve import as_space
-from rlmesh.adapters.rotations import ROTATION_DIMS, convert_rotation
+from rlmesh.adapters.rotations import convert_rotation
 from rlmesh.adapters.specs import ModelSpec
 from rlmesh.adapters.tags import EnvTags
 from rlmesh.spaces import Box
@@ -146,8 +147,10 @@ def _policy(policy: Policy, spec: ModelSpec, rng: np.random.Generator) -> Callab
 
 def _draw(spec: ModelSpec, rng: np.random.Generator) -> Iterator[Array]:
     for item in spec.output.components:
-        encoding = getattr(item.encoding, "base", item.encoding)
-        if encoding in ROTATION_DIMS:
+        encoding = item.encoding
+        if isinstance(encoding, CustomEncoding):
+            encoding = encoding.base
+        if encoding is not None:
             quat = rng.normal(size=4)
             yield convert_rotation(quat / np.linalg.norm(quat), "quat_xyzw", encoding)
         else:

@@ -195,8 +195,8 @@ class StateWatch:
                 yield Advisory(
                     "caution",
                     f"{who} ranges from {low:.4g} to {high:.4g}, outside both gripper conventions "
-                    "([0, 1] and [-1, 1]), and declares no range; declare range= on its tag so that "
-                    "a model's range can be mapped",
+                    "([0, 1] and [-1, 1]), and declares no range; declare range= on its tag, so "
+                    "that it can be mapped to a model's",
                     "gripper-outside-conventions",
                 )
 

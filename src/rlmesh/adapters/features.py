@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from rlmesh.adapters.tags import (
     TextTag,
     UnknownLeaf,
 )
-from rlmesh.adapters.trees import Path, path_name
+from rlmesh.adapters.trees import Path, children, path_name
 from rlmesh.adapters.vocabulary import ROTATION_DIMS, conventional_width
 from rlmesh.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from rlmesh.spaces import Text as TextSpace
@@ -163,8 +163,8 @@ def declared_bounds(name: str, declared: Any, bounds: Bounds | None) -> Bounds |
     low, high = float(declared[0]), float(declared[1])
     if bounds is not None and not np.allclose((low, high), bounds, rtol=1e-5, atol=1e-6):
         raise AdapterResolutionError(
-            f'"{name}": tag range {(low, high)} disagrees with the space\'s finite bounds {bounds}; '
-            "correct the one that is wrong, or drop range="
+            f'"{name}": tag range {(low, high)} disagrees with the space\'s finite bounds '
+            f"{bounds}; correct the one that is wrong, or drop range="
         )
     return low, high
 
@@ -177,29 +177,10 @@ def space_name(space: Space) -> str:
 
 
 def _walk(node: Any, space: Space, path: Path) -> Iterator[Feature]:
-    name = path_name(path)
-    if isinstance(node, dict):
-        if not isinstance(space, Dict):
-            raise _mismatch(name, "a Dict space", space)
-        for key, child in node.items():
-            inner = dict(space.items()).get(key)
-            if inner is None:
-                raise AdapterResolutionError(
-                    f'observation key "{path_name((*path, key))}" does not resolve to a leaf of the '
-                    f"observation space; it has {sorted(dict(space.items()))}"
-                )
-            yield from _walk(child, inner, (*path, key))
-    elif isinstance(node, tuple):
-        if not isinstance(space, Tuple):
-            raise _mismatch(name, "a Tuple space", space)
-        items = list(space)
-        if len(items) != len(node):
-            raise AdapterResolutionError(
-                f'observation tuple at "{name}" declares {len(node)} item(s) but the space has '
-                f"{len(items)}"
-            )
-        for index, (child, inner) in enumerate(zip(node, items, strict=True)):
-            yield from _walk(child, inner, (*path, index))
+    nested = children(node)
+    if nested is not None:
+        for step, child, inner in _children(node, nested, space, path):
+            yield from _walk(child, inner, (*path, step))
     elif isinstance(node, ImageTag):
         yield _image(node, space, path)
     elif isinstance(node, StateTag):
@@ -212,10 +193,38 @@ def _walk(node: Any, space: Space, path: Path) -> Iterator[Feature]:
         yield UnknownFeature(path, node.kind, node.role)
 
 
+def _children(
+    node: Any, nested: list[tuple[str | int, Any]], space: Space, path: Path
+) -> Iterator[tuple[str | int, Any, Space]]:
+    """Each child of a dict or tuple node with its space."""
+    name = path_name(path)
+    if isinstance(node, dict):
+        if not isinstance(space, Dict):
+            raise _mismatch(name, "a Dict space", space)
+        for key, child in nested:
+            inner = space.get(str(key))
+            if inner is None:
+                raise AdapterResolutionError(
+                    f'observation key "{path_name((*path, key))}" does not resolve to a leaf of '
+                    f"the observation space; it has {sorted(space.keys())}"
+                )
+            yield key, child, inner
+        return
+    if not isinstance(space, Tuple):
+        raise _mismatch(name, "a Tuple space", space)
+    if len(space) != len(nested):
+        raise AdapterResolutionError(
+            f'observation tuple at "{name}" declares {len(nested)} item(s) but the space has '
+            f"{len(space)}"
+        )
+    for (index, child), inner in zip(nested, space, strict=True):
+        yield index, child, inner
+
+
 def _mismatch(name: str, expected: str, space: Space) -> AdapterResolutionError:
     return AdapterResolutionError(
-        f'observation "{name}" is tagged as {expected} but the space is {space_name(space)}; tag it '
-        "as what it is, or correct the space"
+        f'observation "{name}" is tagged as {expected} but the space is {space_name(space)}; tag '
+        "it as what it is, or correct the space"
     )
 
 
@@ -258,8 +267,8 @@ def _split(split: Split, space: Space, path: Path) -> Iterator[StateFeature]:
     width = _numeric_width(space, name)
     if split.dim != width:
         raise AdapterResolutionError(
-            f'state layout for "{name}" sums to {split.dim} dims but the space width is {width}; add '
-            "or drop fields (a Field without role skips dims)"
+            f'state layout for "{name}" sums to {split.dim} dims but the space width is {width}; '
+            "add or drop fields (a Field without role skips dims)"
         )
     start = 0
     for item in split.fields:
@@ -295,9 +304,7 @@ def _state_feature(
         start=start,
     )
     _check_width(feature)
-    return StateFeature(
-        **{**vars(feature), "bounds": declared_bounds(feature.name, tag.range, bounds)}
-    )
+    return replace(feature, bounds=declared_bounds(feature.name, tag.range, bounds))
 
 
 def _check_width(feature: StateFeature) -> None:
@@ -305,19 +312,19 @@ def _check_width(feature: StateFeature) -> None:
     native = native_encoding(feature.encodings)
     if native is not None and ROTATION_DIMS[native] != width:
         raise AdapterResolutionError(
-            f'state "{name}" declares encoding {native} ({ROTATION_DIMS[native]} dims) but the space '
-            f"width is {width}"
+            f'state "{name}" declares encoding {native} ({ROTATION_DIMS[native]} dims) but the '
+            f"space width is {width}"
         )
     expected = conventional_width(feature.role)
     if expected is not None and expected != width:
         raise AdapterResolutionError(
-            f'"{name}" declares role "{feature.role}", which is {expected}-D by convention, but its '
-            f"width is {width}; tag it with another role (x/... is free)"
+            f'"{name}" declares role "{feature.role}", which is {expected}-D by convention, but '
+            f"its width is {width}; tag it with another role (x/... is free)"
         )
     if feature.labels is not None and len(feature.labels) != width:
         raise AdapterResolutionError(
-            f'state "{name}" names {len(feature.labels)} labels but the space width is {width}; give '
-            "one label per element"
+            f'state "{name}" names {len(feature.labels)} labels but the space width is {width}; '
+            "give one label per element"
         )
 
 

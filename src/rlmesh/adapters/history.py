@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,9 @@ import numpy as np
 
 from rlmesh.adapters.image_steps import Window
 
-__all__ = ["EpisodeHistory", "check_history_budget", "stacked"]
+__all__ = ["EpisodeHistory", "stacked"]
 
 Array = np.ndarray[Any, Any]
-
-LIMIT_VARIABLE = "RLMESH_FRAME_HISTORY_LIMIT_BYTES"
-DEFAULT_LIMIT = 2 << 30
 
 
 @dataclass
@@ -77,21 +73,3 @@ def stacked(window: Window, frames: deque[Array]) -> Array:
         else:
             out[row] = frames[0]
     return out
-
-
-def check_history_budget(windows: tuple[tuple[str, int, int], ...], num_envs: int) -> int:
-    """The bytes that the frame histories of ``num_envs`` lanes can come to.
-
-    Raises:
-        ValueError: more than 2 GiB, or than ``RLMESH_FRAME_HISTORY_LIMIT_BYTES`` says.
-    """
-    total = num_envs * sum(span * size for _placement, span, size in windows)
-    limit = int(os.environ.get(LIMIT_VARIABLE, DEFAULT_LIMIT))
-    if total > limit:
-        largest = max(windows, key=lambda item: item[1] * item[2])
-        raise ValueError(
-            f"the frame histories of {num_envs} lanes come to {total} bytes, more than the limit of "
-            f'{limit}; input "{largest[0]}" keeps {largest[1]} frames of {largest[2]} bytes: use '
-            f"fewer lanes, smaller or fewer frames, or raise {LIMIT_VARIABLE}"
-        )
-    return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from rlmesh.adapters.fields import accept_set, is_number, pair
 from rlmesh.adapters.vocabulary import FitMode, ImageLayout, Resample, StackPad, StackSpec
@@ -36,10 +36,10 @@ class Image:
         resample: the filter of the training pipeline: ``"bilinear"`` and ``"area"`` are OpenCV's,
             ``"bilinear_aa"``, ``"bicubic_aa"`` and ``"lanczos3_aa"`` are Pillow's.
         allow_upscale: allow a target larger than the frame.
-        fit: what to do where the aspect changes: ``"stretch"``, ``"crop"`` (cover, cut the edges) or
-            ``"pad"`` (contain, black bars); of several, the first that needs no forbidden upscale.
-        optional: a missing camera becomes a constant frame; needs height, width and channels.
-        fill: its grey level, 0..255, default 0.
+        fit: what to do where the aspect changes: ``"stretch"``, ``"crop"`` (cover, cut the edges)
+            or ``"pad"`` (contain, black bars); of several, the first that needs no forbidden
+        upscale. optional: a missing camera becomes a constant frame; needs height, width and
+        channels. fill: its grey level, 0..255, default 0.
         stack: the last n processed frames on a new first axis, oldest first, 1..64.
         size: height and width at once.
         crop: fraction of each side that is kept, about the centre.
@@ -101,7 +101,9 @@ class Image:
         )
         self._check_crop(who)
         if self.jpeg_quality is not None and not 1 <= self.jpeg_quality <= 100:
-            raise ValueError(f"{who}: jpeg_quality must be between 1 and 100")
+            raise ValueError(
+                f"{who}: jpeg_quality must be between 1 and 100, got {self.jpeg_quality!r}"
+            )
         if self.fill is not None and not self.optional:
             raise ValueError(
                 f"{who}: fill only applies to an optional camera; set optional=True or drop fill"
@@ -139,7 +141,7 @@ def _render_size(value: Any, who: str) -> Any:
     if len(size) != 2:
         raise ValueError(f"{who}: render must be a side or (height, width), got {value!r}")
     for name, side in zip(("height", "width"), size, strict=True):
-        if not isinstance(side, int) or not 1 <= side <= 4096:
+        if not isinstance(cast("object", side), int) or not 1 <= side <= 4096:
             raise ValueError(f"{who}: render {name} must be between 1 and 4096, got {side!r}")
     return size
 

@@ -1,6 +1,7 @@
 """What a plan does to one camera frame: frozen steps that apply and describe themselves.
 
-A step takes and gives an HWC array (uint8 until it is normalised); see :mod:`.images` for the pixels.
+A step takes and gives an HWC array (uint8 until it is normalised); see :mod:`.images` for the
+pixels.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class Zoom:
 
     def describe(self) -> str:
         zoom = f"zoom {self.fraction:.3f}{_area(self.area)}"
-        return f"{zoom}, resize {self.height}x{self.width} ({self.resample})" if self.sized else zoom
+        return (
+            f"{zoom}, resize {self.height}x{self.width} ({self.resample})" if self.sized else zoom
+        )
 
     def apply(self, frame: Array) -> Array:
         return images.crop_zoom(

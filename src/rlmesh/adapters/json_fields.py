@@ -58,11 +58,12 @@ class Fields:
 
     def _fields(self) -> dict[str, Any]:
         if self._left is None:
-            if not isinstance(self.data, Mapping):
-                raise self.fault(f"expected an object, got {shown(self.data)}")
+            data: Any = self.data
+            if not isinstance(data, Mapping):
+                raise self.fault(f"expected an object, got {shown(data)}")
             self._left = {
                 key: value
-                for key, value in cast("Mapping[str, Any]", self.data).items()
+                for key, value in cast("Mapping[str, Any]", data).items()
                 if not str(key).startswith(IGNORED_PREFIXES) and key != "type"
             }
         return self._left

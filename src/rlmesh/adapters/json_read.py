@@ -40,9 +40,9 @@ def metadata_entry(metadata: Mapping[str, Any], key: str) -> Mapping[str, Any] |
 def tags_from_dict(data: Any, *, keep_unknown: bool = False) -> EnvTags:
     """Env tags of JSON data; ``keep_unknown`` lets leaves of an unknown kind pass."""
     fields = Fields(data, "invalid env tags")
-    action = _action(fields.nested("action"))
     read = _tag_leaf if keep_unknown else _known(_tag_leaf, "observation")
     observation = _node(fields.take("observation"), fields.at("observation"), read)
+    action = _action(fields.nested("action"))
     fields.finish()
     tags = EnvTags(observation, action)
     check_tags(tags)
@@ -52,9 +52,9 @@ def tags_from_dict(data: Any, *, keep_unknown: bool = False) -> EnvTags:
 def spec_from_dict(data: Any) -> ModelSpec:
     """A model spec of JSON data."""
     fields = Fields(data, "invalid model spec")
-    output = _action(fields.nested("output"))
     read = _known(_input_leaf, "model input")
-    spec = ModelSpec(_node(fields.take("input"), fields.at("input"), read), output)
+    tree = _node(fields.take("input"), fields.at("input"), read)
+    spec = ModelSpec(tree, _action(fields.nested("output")))
     fields.finish()
     check_spec(spec)
     return spec
@@ -77,9 +77,7 @@ def _node(data: Any, at: Fields, read: Callable[[str, Fields], Any]) -> Any:
     return {key: _node(child, at.at(key), read) for key, child in mapping.items()}
 
 
-def _known(
-    read: Callable[[str, Fields], Any], side: str
-) -> Callable[[str, Fields], Any]:
+def _known(read: Callable[[str, Fields], Any], side: str) -> Callable[[str, Fields], Any]:
     def strict(kind: str, fields: Fields) -> Any:
         leaf = read(kind, fields)
         if isinstance(leaf, (UnknownLeaf, UnknownInput)):
@@ -223,11 +221,10 @@ def _vector(fields: Fields) -> State | Concat:
     if not parts:
         raise fields.fault("a state input needs at least one component")
     values = fields.read(dtype=text, pad_to=count, reshape=integers, container=text, clip=pair_of)
-    if len(parts) == 1 and isinstance(parts[0], dict):
-        return _build(fields, lambda: State(**cast("dict[str, Any]", parts[0]), **values))
-    built = [
-        State(**cast("dict[str, Any]", part)) if isinstance(part, dict) else part for part in parts
-    ]
+    only = parts[0]
+    if len(parts) == 1 and isinstance(only, dict):
+        return _build(fields, lambda: State(**only, **values))
+    built = [State(**part) if isinstance(part, dict) else part for part in parts]
     return _build(fields, lambda: Concat(*built, **values))
 
 

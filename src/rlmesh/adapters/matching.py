@@ -109,8 +109,9 @@ def match_provenance(
     if not accepted:
         if len(found) > 1:
             raise AdapterResolutionError(
-                f'model input "{placement}": state role "{role}" declares no provenance and the env '
-                f"declares it under provenances {quoted(declared)}; declare provenance= to pin one"
+                f'model input "{placement}": state role "{role}" declares no provenance and the '
+                f"env declares it under provenances {quoted(declared)}; declare provenance= to pin "
+                "one"
             )
         return found[0]
     for wanted in accepted:

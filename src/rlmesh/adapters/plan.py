@@ -1,5 +1,5 @@
-"""The plan an adapter follows: frozen steps from observation to model input, and from model action to
-env action. Applying it is in ``apply_*.py``, printing it in ``explain.py``."""
+"""The plan an adapter follows: frozen steps from observation to model input, and from model action
+to env action. Applying it is in ``apply_*.py``, printing it in ``explain.py``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ links or requests.
 
 `--env` is ``module:name`` or a registered Gymnasium id, and publishes its tags; `--model` is
 ``module:name`` of a model class, a spec, or a function that returns one, such as
-``rlmesh.adapters.presets:openpi_libero``. Exit status: 0, 1 on an error, 2 for a wrong command line.
+``rlmesh.adapters.presets:openpi_libero``. Exit status: 0, 1 on an error, 2 for a wrong command
+line.
 """
 
 from __future__ import annotations

@@ -27,13 +27,16 @@ p.sub { margin: 0; opacity: .75; } code, pre, td.n { font-family: ui-monospace, 
 .card { border: 1px solid var(--line); border-radius: 8px; margin: 0 0 1rem; padding: .8rem 1rem; }
 .card h3 { font-size: 1rem; margin: 0 0 .5rem; } .path { font-size: .87rem; opacity: .8; }
 .pair { align-items: start; display: flex; flex-wrap: wrap; gap: 1.2rem; margin-top: .6rem; }
-figure { margin: 0; } figcaption { font-size: .82rem; opacity: .75; }
+figure { margin: 0; } .frames { display: flex; flex-wrap: wrap; gap: .4rem; }
+figcaption { font-size: .82rem; opacity: .75; }
 img { background: #8883; display: block; image-rendering: pixelated; max-width: 480px; }
 img { border: 1px solid var(--line); width: auto; }
 .arrow { align-self: center; font-size: 1.6rem; opacity: .5; }
 table { border-collapse: collapse; font-size: .87rem; }
 td, th { border-bottom: 1px solid var(--line); padding: .15rem .7rem .15rem 0; text-align: left; }
-td.n { text-align: right; } td.hit { background: var(--mark); font-weight: 600; }
+td { white-space: nowrap; } td.n { text-align: right; }
+td.path { min-width: 16rem; white-space: normal; }
+td.hit { background: var(--mark); font-weight: 600; }
 pre { background: var(--soft); border-radius: 8px; overflow-x: auto; padding: .8rem 1rem; }
 .scroll { overflow-x: auto; } .note { border-left: 4px solid var(--line); margin: .4rem 0; }
 .note { padding: .2rem .8rem; } .caution { background: var(--mark); border-color: #f5a524; }
@@ -105,7 +108,10 @@ def _camera(view: CameraView) -> str:
 
 def _figure(frames: Sequence[Array], caption: str) -> str:
     pictures = "".join(f"<img alt='' src='{_data_uri(frame)}'>" for frame in frames)
-    return f"<figure>{pictures}<figcaption>{escape(caption)}</figcaption></figure>"
+    return (
+        f"<figure><div class='frames'>{pictures}</div>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
 
 
 def _size(frame: Array) -> str:
@@ -140,7 +146,7 @@ def _table(heading: str, elements: Sequence[Element]) -> str:
 
 
 def _value(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value + 0.0:.4g}"  # no -0
 
 
 def _text(view: TextView) -> str:

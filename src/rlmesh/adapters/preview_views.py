@@ -233,10 +233,10 @@ def _names_before(piece: SourcePiece, part: Any) -> list[str]:
 
 def _names_after(piece: Piece, part: Any) -> list[str]:
     if isinstance(piece, ConstPiece):
-        return [f"const[{index}]" for index in range(piece.width)]
+        return _numbered("const", [""] * piece.width)
     stem = _stem(part)
     if isinstance(piece, PreviousPiece):
-        return [f"previous {stem}[{index}]" for index in range(piece.width)]
+        return _numbered(f"previous {stem}", [""] * piece.width)
     elements = _by_role(part, piece.width_in if isinstance(piece, SourcePiece) else piece.width)
     if isinstance(piece, SourcePiece):
         for step in piece.steps:
@@ -250,7 +250,7 @@ def _names_after(piece: Piece, part: Any) -> list[str]:
         elements = list(part.labels)
     if len(elements) != piece.width:
         elements = [""] * piece.width
-    return [f"{stem}.{e}" if e else f"{stem}[{i}]" for i, e in enumerate(elements)]
+    return _numbered(stem, elements)
 
 
 def _by_role(part: Any, width: int) -> list[str]:
@@ -327,10 +327,17 @@ def _env_names(block: ActionBlock) -> list[str]:
 
 def _block_names(role: str, tag: str, dim: int, encoding: str | None) -> list[str]:
     stem = role.rpartition("/")[2]
-    elements = [str(index) for index in range(dim)]
+    elements = [""] * dim
     if encoding is not None:
         elements = list(_ENCODING_ELEMENTS[encoding])
     elif stem in _XYZ_ROLES and dim == 3:
         elements = ["x", "y", "z"]
     limb = "".join(part for part in tag.split() if part.startswith("#"))
-    return [f"{stem}{limb}.{element}" for element in elements]
+    return _numbered(f"{stem}{limb}", elements)
+
+
+def _numbered(stem: str, elements: list[str]) -> list[str]:
+    """Full names: by element where it has a name, else by index, if there are several."""
+    if elements == [""]:
+        return [stem]
+    return [f"{stem}.{e}" if e else f"{stem}[{i}]" for i, e in enumerate(elements)]

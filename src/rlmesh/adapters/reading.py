@@ -55,7 +55,8 @@ def _missing(path: Path, node: Any, depth: int = 0) -> ValueError:
     else:
         found = f"it is no container but {type(node).__name__}"
     return ValueError(
-        f"observation is missing entry {path[depth]!r}{where} for source '{path_name(path)}'; {found}"
+        f"observation is missing entry {path[depth]!r}{where} for source '{path_name(path)}'; "
+        f"{found}"
     )
 
 

@@ -69,7 +69,7 @@ def resolve(
         ("env_tags", env_tags, EnvTags),
         ("model_spec", model_spec, ModelSpec),
     ):
-        if not isinstance(value, kind):
+        if not isinstance(value, kind):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise AdapterResolutionError(
                 f"resolve() expects {name} to be {kind.__name__}, got {type(value).__name__}"
             )

@@ -181,8 +181,8 @@ def _custom(leaf: Custom | UnknownInput, placement: Path, trust_entrypoints: boo
         return CustomInput(placement, leaf)
     if not trust_entrypoints:
         raise AdapterResolutionError(
-            f"custom input at {name!r} references entrypoint {leaf.entrypoint!r}; pass resolve(..., "
-            "trust_entrypoints=True) to allow importing and running it"
+            f"custom input at {name!r} references entrypoint {leaf.entrypoint!r}; pass "
+            "resolve(..., trust_entrypoints=True) to allow importing and running it"
         )
     module, _, attribute = leaf.entrypoint.partition(":")
     try:
@@ -198,5 +198,3 @@ def _custom(leaf: Custom | UnknownInput, placement: Path, trust_entrypoints: boo
             f"custom input at {name!r}: entrypoint {leaf.entrypoint!r} is not callable"
         )
     return CustomInput(placement, Custom(target))
-
-

@@ -63,8 +63,8 @@ def _check_env_actuator(item: Actuator, bounds: Bounds | None) -> Bounds | None:
         return bounds
     if isinstance(item.encoding, CustomEncoding):
         raise AdapterResolutionError(
-            f'action component "{item.role}": an env actuator declares a plain rotation encoding; a '
-            "CustomEncoding belongs on the model's output"
+            f'action component "{item.role}": an env actuator declares a plain rotation encoding; '
+            "a CustomEncoding belongs on the model's output"
         )
     expected = conventional_width(item.role)
     if expected is not None and expected != item.dim:
@@ -258,8 +258,8 @@ def _map_range(
         findings.note(
             "caution",
             "range-without-target",
-            f'model action (role "{model.role}"): a range is set but the env actuator has no bounds '
-            "that all its elements share, so nothing is mapped; declare range= on the env's "
+            f'model action (role "{model.role}"): a range is set but the env actuator has no '
+            "bounds that all its elements share, so nothing is mapped; declare range= on the env's "
             "actuator",
         )
         return

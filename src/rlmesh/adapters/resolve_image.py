@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,8 @@ def _check_words(image: Image, name: str) -> None:
             )
     if image.dtype not in IMAGE_DTYPES:
         raise _fault(
-            name, f'unknown dtype "{image.dtype}"; expected one of {", ".join(sorted(IMAGE_DTYPES))}'
+            name,
+            f'unknown dtype "{image.dtype}"; expected one of {", ".join(sorted(IMAGE_DTYPES))}',
         )
     if image.normalize is not False and np.dtype(image.dtype).kind != "f":
         raise _fault(
@@ -141,7 +143,7 @@ def _check_window(image: Image, name: str) -> None:
             f"stack={image.stack} disagrees with {len(offsets)} offset(s) {list(offsets)}; declare "
             "as many as are stacked",
         )
-    rising = all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(offsets))
     if offsets[-1] != 0 or not rising:
         raise _fault(
             name,
@@ -169,14 +171,14 @@ def _camera(image: Image, name: str, env: EnvFeatures, findings: Findings) -> Im
         findings.note(
             "caution",
             "camera-rebind",
-            f'model input "{name}": no env camera has role "{image.role}"; bound to the env\'s only '
-            f'camera ("{only.role}") instead; declare the same role on both sides',
+            f'model input "{name}": no env camera has role "{image.role}"; bound to the env\'s '
+            f'only camera ("{only.role}") instead; declare the same role on both sides',
         )
         return only
     raise AdapterResolutionError(
-        f'model input "{name}" wants an image with role {with_part(image.role, image.part)} but the '
-        f"env offers {offer(env.images)}; tag a camera so, or set optional=True with height, width "
-        "and channels"
+        f'model input "{name}" wants an image with role {with_part(image.role, image.part)} but '
+        f"the env offers {offer(env.images)}; tag a camera so, or set optional=True with height, "
+        "width and channels"
     )
 
 
@@ -261,9 +263,7 @@ def _sizing(
     return target
 
 
-def _choose_fit(
-    image: Image, source: _Shape, target: _Shape, name: str, findings: Findings
-) -> str:
+def _choose_fit(image: Image, source: _Shape, target: _Shape, name: str, findings: Findings) -> str:
     """How the source becomes the target, without an upscale nobody allowed."""
     taller, wider = target.height > source.height, target.width > source.width
     if source.height * target.width == source.width * target.height:
@@ -359,8 +359,10 @@ def _finish(
 
 
 def _needs_channels(image: Image) -> bool:
-    return image.channels is not None or image.jpeg_quality is not None or (
-        image.channel_order == "bgr"
+    return (
+        image.channels is not None
+        or image.jpeg_quality is not None
+        or (image.channel_order == "bgr")
     )
 
 

@@ -345,8 +345,8 @@ def _fill(part: State, name: str) -> FillPiece:
     width = _fill_width(part)
     if width is None:
         raise AdapterResolutionError(
-            f'model input "{name}": optional state role "{part.role}" needs dim, index, or encoding '
-            "to size its zero fill"
+            f'model input "{name}": optional state role "{part.role}" needs dim, index, or '
+            "encoding to size its zero fill"
         )
     steps: list[VectorStep] = []
     _affine(part, name, width, steps)

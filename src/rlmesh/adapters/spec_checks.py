@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from rlmesh.adapters.actions import Action, Actuator
 from rlmesh.adapters.encodings import CustomEncoding
@@ -130,9 +130,7 @@ def _actuator_faults(item: Actuator) -> Faults:
                 'encoding "gravity_xyz" is observation-only (a direction, not a rotation an '
                 "actuator can take); declare a rotation encoding",
             )
-    elif encoding is not None and not isinstance(
-        encoding, CustomEncoding
-    ):  # pyright: ignore[reportUnnecessaryIsInstance]
+    elif encoding is not None and not isinstance(encoding, CustomEncoding):  # pyright: ignore[reportUnnecessaryIsInstance]
         yield "encoding", f"expected one rotation encoding, got {encoding!r}"
     yield from _pair("range", item.range)
     for name in ("scale", "offset"):
@@ -153,9 +151,7 @@ def _input_faults(leaf: Any) -> Faults:
     elif isinstance(leaf, Text):
         yield from _role(leaf.role)
         yield from _member("container", leaf.container, ("str", "list"))
-        if leaf.fill is not None and not isinstance(
-            leaf.fill, str
-        ):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if leaf.fill is not None and not isinstance(leaf.fill, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             yield "fill", f"expected a string, got {leaf.fill!r}"
     elif isinstance(leaf, Custom) and leaf.entrypoint is not None and ":" not in leaf.entrypoint:
         yield "entrypoint", f"must be in module:callable form, got {leaf.entrypoint!r}"
@@ -268,7 +264,9 @@ def _pair(field: str, value: Any) -> Faults:
 
 
 def _numbers(field: str, value: Any) -> Faults:
-    for item in value if isinstance(value, tuple) else (value,):
+    single = not isinstance(value, tuple)
+    items = (value,) if single else cast("tuple[Any, ...]", value)
+    for item in items:
         yield from _number(field, item)
 
 

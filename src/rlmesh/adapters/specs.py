@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal, TypeAlias, cast
 
 from rlmesh.adapters.actions import Action
 from rlmesh.adapters.encodings import CustomEncoding, Rotation
@@ -84,10 +84,6 @@ class State:
     index: int | None = None
     optional: bool = False
     range: tuple[float, float] | None = None
-    pad_to: int | None = None
-    dtype: str = "float32"
-    reshape: tuple[int, ...] | None = None
-    container: Literal["array", "list"] = "array"
     fill: float = field(default=0.0, kw_only=True)
     post_rotate: Rotation | None = field(default=None, kw_only=True)
     scale: float | Sequence[float] | None = field(default=None, kw_only=True)
@@ -97,6 +93,10 @@ class State:
     part: str | None = field(default=None, kw_only=True)
     labels: Sequence[str] | None = field(default=None, kw_only=True)
     source: Literal["observation", "action"] = field(default="observation", kw_only=True)
+    pad_to: int | None = None
+    dtype: str = "float32"
+    reshape: tuple[int, ...] | None = None
+    container: Literal["array", "list"] = "array"
     clip: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class State:
 
 
 def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _check_selection(state: State, who: str) -> None:
@@ -175,7 +175,7 @@ def _check_previous(state: State, who: str) -> None:
         )
 
 
-def Previous(role: str, *, part: str | None = None, fill: float = 0.0) -> State:  # noqa: N802
+def Previous(role: str, *, part: str | None = None, fill: float = 0.0) -> State:
     """The model's own raw action of the previous executed step, for one of its actuators.
 
     Args:
@@ -183,8 +183,8 @@ def Previous(role: str, *, part: str | None = None, fill: float = 0.0) -> State:
         part: its part.
         fill: every element before the first action of an episode.
 
-    Actions replayed from a chunk count. A step whose action the adapter never saw is a ValueError at
-    the next observation.
+    Actions replayed from a chunk count. A step whose action the adapter never saw is a ValueError
+    at the next observation.
     """
     return State(role, source="action", part=part, fill=fill)
 
@@ -203,7 +203,7 @@ class Constant:
             raise ValueError(f"Constant: fill must be a single number, got {self.fill!r}")
 
 
-ConcatPart = Union[str, State, Constant]
+ConcatPart: TypeAlias = str | State | Constant
 
 
 @dataclass(frozen=True, init=False)
@@ -258,9 +258,7 @@ class Concat:
 def _check_part(part: Any) -> None:
     if isinstance(part, State):
         used = [
-            name
-            for name, default in _CONTAINER_DEFAULTS.items()
-            if getattr(part, name) != default
+            name for name, default in _CONTAINER_DEFAULTS.items() if getattr(part, name) != default
         ]
         if used:
             raise ValueError(
@@ -322,8 +320,9 @@ class UnknownInput:
     kind: str
 
 
-ModelLeaf = Union[Image, State, Concat, Text, Custom]
-InputNode = Union[ModelLeaf, Mapping[str, "InputNode"], tuple["InputNode", ...]]
+ModelLeaf: TypeAlias = Image | State | Concat | Text | Custom
+# A string: the type refers to itself.
+InputNode: TypeAlias = "ModelLeaf | Mapping[str, InputNode] | tuple[InputNode, ...]"
 
 
 @dataclass(frozen=True)

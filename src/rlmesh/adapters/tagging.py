@@ -49,7 +49,9 @@ def _validated(env: Any, tags: EnvTags) -> list[Advisory]:
     return check_env_tags(tags, *spaces)
 
 
-def check_env_tags(tags: EnvTags, observation_space: object, action_space: object) -> list[Advisory]:
+def check_env_tags(
+    tags: EnvTags, observation_space: object, action_space: object
+) -> list[Advisory]:
     """What looks wrong about tags that fit their spaces.
 
     Raises:

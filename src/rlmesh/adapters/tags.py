@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 from rlmesh.adapters.actions import Action
 from rlmesh.adapters.fields import accept_set, label_tuple
@@ -155,8 +155,9 @@ class UnknownLeaf:
     role: str | None = None
 
 
-ObsLeaf = Union[ImageTag, StateTag, TextTag, Split]
-ObsNode = Union[ObsLeaf, Mapping[str, "ObsNode"], tuple["ObsNode", ...]]
+ObsLeaf: TypeAlias = ImageTag | StateTag | TextTag | Split
+# A string: the type refers to itself.
+ObsNode: TypeAlias = "ObsLeaf | Mapping[str, ObsNode] | tuple[ObsNode, ...]"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ def make_env(target: str) -> Any:
         ValueError: there is no such name.
     """
     if not _is_path(target):
-        import gymnasium
-
+        gymnasium: Any = importlib.import_module("gymnasium")
         return gymnasium.make(target)
     found = _load(target)
     return found if hasattr(found, "step") and not isinstance(found, type) else found()

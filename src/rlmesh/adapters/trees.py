@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-__all__ = ["Path", "assemble", "freeze_node", "hashable_node", "leaves", "path_name"]
+__all__ = [
+    "Path",
+    "assemble",
+    "children",
+    "freeze_node",
+    "hashable_node",
+    "leaves",
+    "path_name",
+]
 
 Path = tuple["str | int", ...]
 """Keys and indices from the root of a tree to a place in it."""
@@ -63,7 +71,9 @@ def freeze_node(node: Node, leaf_types: tuple[type, ...], what: str) -> Node:
         items = cast("tuple[Node, ...]", node)
         return tuple(freeze_node(child, leaf_types, what) for child in items)
     hint = "; write a tuple for a Tuple space" if isinstance(node, list) else ""
-    kinds = ", ".join(kind.__name__ for kind in leaf_types if not kind.__name__.startswith("_"))
+    kinds = ", ".join(
+        kind.__name__ for kind in leaf_types if not kind.__name__.startswith("Unknown")
+    )
     raise TypeError(
         f"{what} must be a leaf, a dict, or a tuple (leaves: {kinds}), got "
         f"{type(cast('object', node)).__name__} {node!r}{hint}"

@@ -1,12 +1,14 @@
 """The words the two sides agree on: roles, parts, encodings, frames and the metadata keys.
 
-A role says what a leaf means, ``"<kind>/<name>"``. Matching is by the exact string, so the vocabulary
-is open: any role under a known kind works, and ``x/...`` marks one as knowingly private. The roles
-named here are the registered ones: they have a kind and, some of them, a width by convention.
+A role says what a leaf means, ``"<kind>/<name>"``. Matching is by the exact string, so the
+vocabulary is open: any role under a known kind works, and ``x/...`` marks one as knowingly private.
+The roles named here are the registered ones: they have a kind and, some of them, a width by
+convention.
 
-Two arms: give each leaf a ``part`` (``LEFT_ARM``, ``RIGHT_ARM``). Older pages name a second arm by a
-role of its own instead, such as ``ACTION_GRIPPER_2``; those constants are kept as registered roles
-of the same meaning and width. A role with ``_2`` matches only the same role on the other side.
+Two arms: give each leaf a ``part`` (``LEFT_ARM``, ``RIGHT_ARM``). Older pages name a second arm by
+a role of its own instead, such as ``ACTION_GRIPPER_2``; those constants are kept as registered
+roles of the same meaning and width. A role with ``_2`` matches only the same role on the other
+side.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from rlmesh.envs.infos import merge_infos
 from rlmesh.spaces import Space, Tuple, from_gymnasium_space
 from rlmesh.values import Codec, Policy, Report, compile_codec
 from rlmesh.values.frameworks import to_host
@@ -324,7 +325,7 @@ class LanesHost:
             observation, info = split_reset(result, self.contract.observation_space)
             observations.append(observation)
             infos.append(info)
-        return self._observation.encode_rows(observations), self._merge(indices, infos)
+        return self._observation.encode_rows(observations), merge_infos(indices, infos, self.lanes)
 
     def step(self, lanes: Sequence[int] | None, leaves: Sequence[memoryview]) -> HostStep:
         indices = range(self.lanes) if lanes is None else lanes
@@ -349,23 +350,8 @@ class LanesHost:
             rewards,
             terminated,
             truncated,
-            self._merge(indices, infos),
+            merge_infos(indices, infos, self.lanes),
         )
-
-    def _merge(
-        self, indices: Sequence[int], infos: Sequence[Mapping[str, Any]]
-    ) -> Mapping[str, Any]:
-        """Return one map in gymnasium's vector form: a list per key, and ``_key`` says whose."""
-        merged: dict[str, Any] = {}
-        for lane, info in zip(indices, infos, strict=True):
-            for key, value in info.items():
-                name = str(key)
-                if name not in merged:
-                    merged[name] = [None] * self.lanes
-                    merged[f"_{name}"] = [False] * self.lanes
-                merged[name][lane] = value
-                merged[f"_{name}"][lane] = True
-        return merged
 
     def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
         return lane_info(info, lane, self.lanes)

@@ -8,8 +8,9 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlmesh.envs.core import EnvCore
 from rlmesh.envs.hosts import Host, LanesHost, ScalarHost, checked_env, is_vector_env, peek
@@ -19,7 +20,12 @@ from rlmesh.transport.address import make_address
 from rlmesh.values import Report
 from rlmesh.wire.contract import EnvContract
 
+if TYPE_CHECKING:
+    from rlmesh.adapters.tags import EnvTags
+
 __all__ = ["EnvServer"]
+
+ENV_TAGS_KEY = "rlmesh.adapters.v1.env_tags"
 
 _FINALIZER_SECONDS = 15.0
 
@@ -38,10 +44,13 @@ class EnvServer:
             ``"unix:///path"``. Default: ``tcp://127.0.0.1:0``, a free port.
         host, port, path, transport: the same, in parts.
         options: lifetime and access; see :class:`ServeOptions`.
+        tags: what the env's leaves mean (``rlmesh.adapters.EnvTags``), published to models; those
+            in ``env.metadata`` are published as well. Checked against the spaces.
         close_env_on_shutdown: close the env when the server stops. Default True.
 
     Raises:
         ConnectionError: the address cannot be bound.
+        AdapterResolutionError: tags that do not fit the spaces.
         TypeError, ValueError: the env lacks a method or has a space that cannot travel.
 
     Example:
@@ -63,6 +72,7 @@ class EnvServer:
         path: str | os.PathLike[str] | None = None,
         transport: str | None = None,
         options: ServeOptions | None = None,
+        tags: EnvTags | None = None,
         close_env_on_shutdown: bool = True,
     ) -> None:
         where = make_address(
@@ -72,7 +82,7 @@ class EnvServer:
             raise TypeError(f"options must be ServeOptions, got {type(options).__name__}")
         self._options = options or ServeOptions()
         self._core = EnvCore(
-            lambda report: _make_host(env, report),
+            lambda report: _tagged(_make_host(env, report), tags),
             where,
             self._options,
             close_env=close_env_on_shutdown,
@@ -215,6 +225,23 @@ def _make_host(env: Any, report: Report) -> Host:
     if int(peek(env, "num_envs") or 0) == 1:
         return ScalarHost(SqueezedVectorEnv(checked_env(env)), report)
     return VectorHost(env, report)
+
+
+def _tagged(host: Host, tags: EnvTags | None) -> Host:
+    """Publish ``tags`` in the contract, and check those that it has then."""
+    contract = host.contract
+    metadata = dict(contract.metadata or {})
+    if tags is not None:
+        metadata.update(tags.to_metadata())
+        host.contract = replace(contract, metadata=metadata)
+    if ENV_TAGS_KEY in metadata:
+        from rlmesh.adapters.resolution import published_tags
+        from rlmesh.adapters.tagging import check_env_tags
+
+        published = published_tags(metadata)
+        if published is not None:
+            check_env_tags(published, contract.observation_space, contract.action_space)
+    return host
 
 
 class _stop_on_sigint:

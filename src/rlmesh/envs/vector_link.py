@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from rlmesh.envs.infos import gather_published
 from rlmesh.envs.link import EnvLink, LinkOptions, as_seed, step_header
 from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
 from rlmesh.wire.contract import AutoresetMode
+from rlmesh.wire.handshake import PARTIAL_RESET
 from rlmesh.wire.ids import uuid7
 from rlmesh.wire.meta import decode_map
 
@@ -108,7 +110,7 @@ class VectorLink(EnvLink):
     def recv_reset(self) -> tuple[Any, dict[str, Any]]:
         """Return (batched observations of all lanes, info) of the reset that was asked for."""
         response, leaves = self.recv()
-        info = decode_map(response.reset.infos)
+        info = self._read_info(response.reset.infos, self._resetting)
         if self.annotates:
             info.setdefault("episode_ids", list(self._ids))
         if self._resetting is not None:
@@ -142,7 +144,8 @@ class VectorLink(EnvLink):
         """Return (one observation per lane that was reset, info)."""
         response, leaves = self.recv()
         count = self.lanes if self._resetting is None else len(self._resetting)
-        return self._observation.decode_rows(leaves, count), decode_map(response.reset.infos)
+        info = self._read_info(response.reset.infos, self._resetting)
+        return self._observation.decode_rows(leaves, count), info
 
     def send_step(self, actions: Any) -> None:
         """Send one action per lane; ValueError refuses what does not fit."""
@@ -179,7 +182,7 @@ class VectorLink(EnvLink):
     def recv_step(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Return (observations, rewards, terminated, truncated, info), all with a lane axis."""
         step, leaves, rewards, terminated, truncated = self._recv_step(self.lanes)
-        info = decode_map(step.infos)
+        info = self._read_info(step.infos, None)
         if self.annotates:
             info.setdefault("episode_ids", list(self._ids))
             info.setdefault("completed_episodes", len(step.completed_episodes))
@@ -196,8 +199,15 @@ class VectorLink(EnvLink):
         step, leaves, rewards, terminated, truncated = self._recv_step(count)
         self._ended[slice(None) if lanes is None else list(lanes)] = terminated | truncated
         rows = self._observation.decode_rows(leaves, count)
-        info = decode_map(step.infos)
+        info = self._read_info(step.infos, lanes)
         return rows, rewards.tolist(), terminated.tolist(), truncated.tolist(), info
+
+    def _read_info(self, infos: Any, lanes: Sequence[int] | None) -> dict[str, Any]:
+        """Return the info map of ``lanes`` (None: all), in gymnasium's vector form."""
+        info = decode_map(infos)
+        if self.steps_lanes and PARTIAL_RESET not in self.capabilities:
+            return gather_published(info, range(self.lanes) if lanes is None else lanes, self.lanes)
+        return info
 
     def _recv_step(self, count: int) -> tuple[Any, list[memoryview], Array, Array, Array]:
         response, leaves = self.recv()

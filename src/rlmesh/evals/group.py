@@ -144,6 +144,7 @@ class Group:
         for slot, lane in enumerate(self.lanes):
             if lane is not None and self._actions[slot] is _UNSET:
                 if lane.queue:
+                    self._loop.policy.replay(lane)
                     self._put(slot, lane.queue.take(), 1)
                 else:
                     self._loop.want(self, slot, now)
@@ -152,6 +153,8 @@ class Group:
 
     def _put(self, slot: int, action: Any, rows: int) -> None:
         lane = self.lane(slot)
+        if self._loop.policy.adapts:
+            action = self._loop.policy.deliver(lane, action)
         try:
             self._actions[slot] = self.endpoint.conform(action)
         except ValueError as exc:
@@ -235,7 +238,7 @@ class Group:
         begun = self._beginning.pop(slot, None)
         if begun is not None:
             assignment, started = begun
-            self.lanes[slot] = self._loop.open_lane(assignment, observation, started, self)
+            self.lanes[slot] = self._loop.open_lane(assignment, observation, started, self.endpoint)
 
     def _receive_step(self) -> None:
         endpoint, loop = self.endpoint, self._loop

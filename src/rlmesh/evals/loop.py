@@ -115,13 +115,9 @@ class Loop:
             (observation,), _ = endpoint.recv_reset()
             measured.reset_s.append(clock() - started)
             lane = self._alone = self.open_lane(assignment, observation, started, endpoint)
-            queue = lane.queue
             after = clock()
             while True:
-                if act is not None:
-                    action = act(lane)
-                else:
-                    action = queue.take() if queue else queue.start(policy.plan(lane))
+                action = act(lane) if act is not None else self._next_of_plan(lane)
                 before = clock()
                 lane.spent_s = before - after
                 try:
@@ -145,6 +141,13 @@ class Loop:
                     break
             self._alone = None
             self.close_lane(lane)
+
+    def _next_of_plan(self, lane: Lane) -> Any:
+        policy, queue = self.policy, lane.queue
+        if queue:
+            policy.replay(lane)
+            return policy.deliver(lane, queue.take())
+        return policy.deliver(lane, queue.start(policy.plan(lane)))
 
     # Several lanes
 

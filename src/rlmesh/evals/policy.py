@@ -30,9 +30,21 @@ class Policy(Protocol):
     """What the loop asks of a model."""
 
     horizon: int
+    remembers: bool
+    """Whether what it is given depends on earlier steps."""
+    adapts: bool
+    """Whether its actions are not yet the env's: then each goes through :meth:`deliver`."""
+
+    def replay(self, lane: Lane) -> None:
+        """Note a step whose action comes from the lane's queue."""
+        ...
+
+    def deliver(self, lane: Lane, action: Any) -> Any:
+        """Return the env's action for one of a plan, as it is about to be executed."""
+        ...
 
     def act(self, lane: Lane) -> Any:
-        """Return the lane's next action; for a horizon of 1."""
+        """Return the env's next action for the lane; for a horizon of 1."""
         ...
 
     def plan(self, lane: Lane) -> Sequence[Any]:
@@ -57,7 +69,10 @@ class Policy(Protocol):
 
 
 class CornersPolicy:
-    """A model's resolved corners."""
+    """A model's resolved corners, on raw observations."""
+
+    adapts = False
+    remembers = False
 
     def __init__(self, corners: Corners, horizon: int) -> None:
         self.horizon = horizon if corners.chunks else 1
@@ -65,14 +80,24 @@ class CornersPolicy:
         self._predict = corners.predict
         self._contexts = EpisodeContexts() if corners.takes_context else None
 
+    def seen(self, lane: Lane) -> Any:
+        """Return what the model is given of the lane's observation."""
+        return lane.observation
+
+    def replay(self, lane: Lane) -> None:
+        return None
+
+    def deliver(self, lane: Lane, action: Any) -> Any:
+        return action
+
     def act(self, lane: Lane) -> Any:
         if self._contexts is None:
-            return self._predict(lane.observation)
-        return self._predict(lane.observation, self._context(lane))
+            return self._predict(self.seen(lane))
+        return self._predict(self.seen(lane), self._context(lane))
 
     def plan(self, lane: Lane) -> Sequence[Any]:
         context = None if self._contexts is None else self._context(lane)
-        return self._corners.plan(lane.observation, context, self.horizon)
+        return self._corners.plan(self.seen(lane), context, self.horizon)
 
     def _context(self, lane: Lane) -> Any:
         assert self._contexts is not None
@@ -83,7 +108,7 @@ class CornersPolicy:
         if self._contexts is not None:
             contexts = [self._context(lane) for lane in lanes]
         return self._corners.predict_rows(
-            [lane.observation for lane in lanes],
+            [self.seen(lane) for lane in lanes],
             contexts,
             self.horizon,
             lanes=lanes,
@@ -106,10 +131,18 @@ class RandomPolicy:
     """RANDOM_SAMPLE bound to an action space: every episode has a stream of its own."""
 
     horizon = 1
+    adapts = False
+    remembers = False
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._streams: dict[str, Space] = {}
+
+    def replay(self, lane: Lane) -> None:
+        return None
+
+    def deliver(self, lane: Lane, action: Any) -> Any:
+        return action
 
     def act(self, lane: Lane) -> Any:
         stream = self._streams.get(lane.episode_id)

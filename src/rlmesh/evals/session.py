@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from rlmesh.envs.link import as_seed
 from rlmesh.evals.endpoints import LocalScalar, RemoteScalar
@@ -66,13 +66,12 @@ class Session:
         self._instruction = instruction
         self._close_env = close_env
         self._trust = trust_entrypoints
+        self._model: Any = None if isinstance(model, RandomSample) else model
+        self._name = "RANDOM_SAMPLE" if self._model is None else _name_of(model)
         self._corners: Corners | None = None
-        self._name = "RANDOM_SAMPLE"
-        if not isinstance(model, RandomSample):
-            made = as_model(model)
-            self._corners = model_corners(made)
-            self._name = _name_of(model)
-            self._horizon = self._corners.check_horizon(execution_horizon)
+        if self._model is not None and not isinstance(model, type):
+            # A class is made, and its weights are read, once its spec is known to fit the env.
+            self._make_model()
         self._targets: Targets | None = None
         self._policy: Policy | None = None
         self._lane: Lane | None = None
@@ -85,12 +84,34 @@ class Session:
             raise RuntimeError("session is closed; make a new one")
         if self._targets is None or self._policy is None:
             self._targets = targets = Targets(self._env)
-            contract = targets.endpoints[0].contract
-            if self._corners is None:
-                self._policy = RandomPolicy(contract.action_space)
-            else:
-                self._policy = CornersPolicy(self._corners, self._horizon)
+            self._policy = self._make_policy(targets)
         return self._targets, self._policy
+
+    def _make_model(self) -> None:
+        self._model = as_model(self._model)
+        self._corners = model_corners(self._model)
+        self._horizon = self._corners.check_horizon(self._horizon)
+
+    def _make_policy(self, targets: Targets) -> Policy:
+        endpoints = targets.endpoints
+        if self._model is None:
+            return RandomPolicy(endpoints[0].contract.action_space)
+        from rlmesh.evals.adapted import AdaptedPolicy, check_history, resolve_adapters
+
+        trust = self._trust
+        if trust is None:
+            trust = bool(getattr(self._model, "trust_entrypoints", False))
+        spec = getattr(self._model, "spec", None)
+        adapters = resolve_adapters(spec, endpoints, trust_entrypoints=trust)
+        if self._corners is None:
+            self._make_model()
+            if self._model.spec is not spec:  # load() or __init__ chose another
+                adapters = resolve_adapters(self._model.spec, endpoints, trust_entrypoints=trust)
+        assert self._corners is not None
+        if adapters is None:
+            return CornersPolicy(self._corners, self._horizon)
+        check_history(adapters.values(), targets.lanes)
+        return AdaptedPolicy(self._corners, self._horizon, adapters, self._instruction)
 
     @property
     def contract(self) -> EnvContract:
@@ -146,7 +167,7 @@ class Session:
         endpoint.send_reset(None, seeds, self._options(trial_index))
         (observation,), (info,) = endpoint.recv_reset()
         assignment = Assignment(0, seeds[0] if seeds else None)
-        self._lane = Lane(assignment, Limits(), observation, started, uuid7())
+        self._lane = Lane(assignment, Limits(), observation, started, uuid7(), endpoint)
         return observation, info
 
     def _options(self, trial_index: int | None) -> Mapping[str, Any] | None:
@@ -176,7 +197,11 @@ class Session:
         lane.observation = obs
         queue = lane.queue
         began = time.perf_counter()
-        action = queue.take() if queue else queue.start(policy.plan(lane))
+        if queue:
+            policy.replay(lane)
+            action = policy.deliver(lane, queue.take())
+        else:
+            action = policy.deliver(lane, queue.start(policy.plan(lane)))
         lane.spent_s += time.perf_counter() - began
         try:
             return endpoint.conform(action)
@@ -256,6 +281,11 @@ class Session:
     def execute(self, request: Request) -> RunResult:
         """Run a checked request."""
         targets, policy = self._connected()
+        if request.prefetch_lead and policy.remembers:
+            raise ValueError(
+                "prefetch_lead predicts from an observation that the model's frame stack or "
+                "previous actions have not reached; use prefetch_lead=0 with such a spec"
+            )
         self._end_episode(policy)
         contract = targets.endpoints[0].contract
         return execute(
@@ -342,5 +372,5 @@ class Session:
 
 
 def _name_of(model: Any) -> str:
-    named: Any = model if hasattr(model, "__qualname__") else type(model)
+    named = cast("Any", model if hasattr(model, "__qualname__") else type(model))
     return f"{named.__module__}:{named.__qualname__}"

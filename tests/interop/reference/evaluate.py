@@ -11,11 +11,9 @@ import sys
 
 import brief  # noqa: F401
 from interop_envs import POLICIES
-from interop_player import raised
+from interop_player import episode_rows, raised
 
 from rlmesh.numpy import Model
-
-FIELDS = ("index", "seed", "steps", "reward", "terminated", "truncated", "success", "trial")
 
 
 def build(policy, corner):
@@ -48,9 +46,7 @@ def main():
     except Exception as exc:
         json.dump(raised(exc), sys.stdout)
         return
-    episodes = sorted(result.episodes, key=lambda episode: episode.index)
-    rows = [{name: getattr(episode, name) for name in FIELDS} for episode in episodes]
-    json.dump({"episodes": rows}, sys.stdout)
+    json.dump({"episodes": episode_rows(result)}, sys.stdout)
 
 
 if __name__ == "__main__":

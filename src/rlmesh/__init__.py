@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlmesh import adapters, gymnasium, numpy, spaces, specs
     from rlmesh._version import __version__
-    from rlmesh.envs.options import ServeOptions
+    from rlmesh.transport.options import ServeOptions
     from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
     from rlmesh.envs.server import EnvServer
     from rlmesh.errors import (
@@ -97,7 +97,7 @@ _HOMES = {
     "RemoteEnv": "rlmesh.envs.remote",
     "RemoteVectorEnv": "rlmesh.envs.remote",
     "RunResult": "rlmesh.evals.results",
-    "ServeOptions": "rlmesh.envs.options",
+    "ServeOptions": "rlmesh.transport.options",
     "Tensor": "rlmesh.values.tensor",
     "WorkflowEditionWarning": "rlmesh.errors",
     "__version__": "rlmesh._version",

@@ -260,6 +260,9 @@ class PolicyOfOnesOwn:
         raise AssertionError("built")
 
 
+TAGS = arm_tags()
+
+
 def not_a_spec() -> int:
     return 3
 
@@ -290,6 +293,16 @@ class TestCommandLine:
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
         assert out.stat().st_size > 1000
+
+    @pytest.mark.parametrize("tags", ["arm_env:arm_tags", "test_preview:TAGS"])
+    def test_tags_can_be_named_for_an_env_that_publishes_none(
+        self, tmp_path: Path, tags: str
+    ) -> None:
+        out = tmp_path / "page.html"
+        model = "rlmesh.adapters.presets:smolvla_libero"
+        arguments = ["--env", "arm_env:untagged", "--model", model, "--out", str(out)]
+        assert main([*arguments, "--tags", tags]) == 0
+        assert len(pictures(out.read_text("utf-8"))) == 4
 
     @pytest.mark.parametrize(
         ("env", "model", "message"),

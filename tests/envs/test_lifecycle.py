@@ -1,4 +1,4 @@
-"""The life of a server: start, serve, wait, shutdown, timeouts, signals, and how it ends by itself."""
+"""The life of a server: start, serve, wait, shutdown, timeouts, signals, and what ends it."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ def test_a_server_that_never_started_shuts_down_too() -> None:
 
 def test_a_block_shuts_down_at_its_end_and_does_not_start() -> None:
     env = FunctionEnv()
-    with EnvServer(env) as server:
-        with pytest.raises(RuntimeError, match=r"wait\(\) before start\(\)"):
-            server.wait(0.0)
+    with EnvServer(env) as server, pytest.raises(RuntimeError, match=r"wait\(\) before start\(\)"):
+        server.wait(0.0)
     assert names(env) == ["close"]
     with pytest.raises(ZeroDivisionError), EnvServer(FunctionEnv()) as server:
         server.start()

@@ -87,6 +87,12 @@ class Tracker(Seeded):
         return picture(self.lane + self.t, (24, 32, 3)) if self.render_mode else None
 
 
+class Strays(Tracker):
+    """A Tracker that leaves the bounds it declares."""
+
+    observation_space = spaces.Box(-0.01, 0.01, (4,), np.float32)
+
+
 class Trials(Tracker):
     """A Tracker that asks for the index of the trial."""
 
@@ -410,7 +416,7 @@ ENVS = {
     "lanes": lambda: [Tracker(lane) for lane in range(2)],
     "lanes_rgb": lambda: [Tracker(lane, "rgb_array") for lane in range(2)],
     "zoo_lanes": lambda: [Zoo(0), Zoo(1)],
-    "faulty_lanes": lambda: [Faulty(0), Faulty(1)],
+    "stray_lanes": lambda: [Strays(0), Strays(1)],
 }
 """How to make each env, by the name that tests and reference programs share."""
 

@@ -378,6 +378,17 @@ def test_a_lane_that_ended_must_be_reset(reference: Reference, drive: Drive) -> 
     assert served.address in refused["text"]
 
 
+def test_lanes_that_leave_their_bounds_are_reported_once(
+    reference: Reference, drive: Drive
+) -> None:
+    script = [["reset", {"seed": 1}], ["step", np.zeros((2, 2), np.float32)]]
+    with reference.serving("stray_lanes") as served:
+        first, second = (returned(o)[-1] for o in drive(VECTOR, served.address, script))
+    assert [warning["kind"] for warning in first["rlmesh.conformance.warning"]] == ["observation"]
+    assert not [key for key in {**first, **second} if key.startswith("_rlmesh")]
+    assert "rlmesh.conformance.warning" not in second
+
+
 def test_the_wrong_arity_is_told(reference: Reference) -> None:
     with reference.serving("lanes") as served:
         with pytest.raises(ValueError, match="Use RemoteVectorEnv instead") as caught:

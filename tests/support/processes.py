@@ -24,7 +24,13 @@ SOURCE = Path(str(rlmesh.__file__)).resolve().parents[1]  # the package the test
 class Child:
     """A child process whose output is read line by line; killed at the end of the block."""
 
-    def __init__(self, argv: list[str], *, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        argv: list[str],
+        *,
+        environ: dict[str, str] | None = None,
+        pass_fds: tuple[int, ...] = (),
+    ) -> None:
         paths = [str(SOURCE), str(TESTS), os.environ.get("PYTHONPATH", "")]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
@@ -33,6 +39,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
+            pass_fds=pass_fds,
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, paths)),

@@ -7,6 +7,9 @@ adapt``.
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from rlmesh.adapters.actions import Action, Actuator
 from rlmesh.adapters.adapter import Adapter
 from rlmesh.adapters.advisory import AdapterResolutionError, Advisory
@@ -185,3 +188,12 @@ __all__ = [
     "resolve_from_contract",
     "tag",
 ]
+
+_LAZY = frozenset({"presets", "preview"})
+
+
+def __getattr__(name: str) -> Any:
+    # Only those who use them pay for them; `python -m rlmesh.adapters.preview` must not meet itself.
+    if name in _LAZY:
+        return importlib.import_module(f"rlmesh.adapters.{name}")
+    raise AttributeError(f"module 'rlmesh.adapters' has no attribute {name!r}")

@@ -24,10 +24,8 @@ def model_action(action: Any, dim: int) -> Array:
         TypeError: it is a mapping, None, or nothing numeric.
         ValueError: it has another number of elements, or holds text.
     """
-    if isinstance(action, np.ndarray):
-        flat: Array = cast("Array", action)
-    else:
-        flat = _numbers(action, dim)
+    # An rlmesh.Tensor is a subclass of ndarray that switches its arithmetic off.
+    flat: Array = action if type(action) is np.ndarray else _numbers(action, dim)
     if flat.dtype.kind not in "biuf":
         raise ValueError(f"expected {dim}-dim model action, got an array of dtype {flat.dtype}")
     if flat.size != dim:

@@ -122,7 +122,7 @@ class _Custom(_Forgetful):
 
     def read(self, raws: list[Any], histories: Histories, instruction: Any) -> Any:
         values = [self._function(_as_mapping(raw)) for raw in raws]
-        if len(values) > 1 and all(isinstance(value, np.ndarray) for value in values):
+        if len(values) > 1 and all(type(value) is np.ndarray for value in values):
             return np.stack(values)
         return values
 

@@ -1,7 +1,7 @@
 """Does the env give what its tags promise? A few steps with a policy that knows nothing.
 
 Tags and a spec can agree with each other and still not with the simulator: a camera that renders
-black, a quaternion in another order, a gripper in millimetres. :func:`check` looks at the values.
+black, four numbers that are no quaternion, a gripper in millimetres. :func:`check` looks at the values.
 
 =================================  =========  ====================================================
 code                               severity   what was seen
@@ -19,6 +19,21 @@ code                               severity   what was seen
 ``instruction-empty``              caution    the instruction is empty or blank
 ``action-outside-space``           caution    a converted action leaves the env's action space
 =================================  =========  ====================================================
+
+    >>> import gymnasium
+    >>> from rlmesh import adapters as adapt
+    >>> from rlmesh.adapters.check import check
+    >>> env = gymnasium.make("MountainCarContinuous-v0")
+    >>> tags = adapt.EnvTags(
+    ...     adapt.Split(adapt.Field("x/position", 1), adapt.Field("x/speed", 1)),
+    ...     adapt.Action(adapt.Actuator("x/force", 1)),
+    ... )
+    >>> spec = adapt.ModelSpec(
+    ...     {"state": adapt.Concat("x/position", "x/speed")},
+    ...     adapt.Action(adapt.Actuator("x/force", 1)),
+    ... )
+    >>> check(env, spec, tags=tags)
+    []
 """
 
 from __future__ import annotations
@@ -74,46 +89,34 @@ def check(
     Raises:
         AdapterResolutionError: the env carries no tags, or env and spec do not fit together.
         TypeError: a vector env.
-
-    Example:
-        >>> import gymnasium
-        >>> from rlmesh import adapters as adapt
-        >>> from rlmesh.adapters.check import check
-        >>> env = gymnasium.make("MountainCarContinuous-v0")
-        >>> tags = adapt.EnvTags(
-        ...     adapt.Split(adapt.Field("x/position", 1), adapt.Field("x/speed", 1)),
-        ...     adapt.Action(adapt.Actuator("x/force", 1)),
-        ... )
-        >>> spec = adapt.ModelSpec(
-        ...     {"state": adapt.Concat("x/position", "x/speed")},
-        ...     adapt.Action(adapt.Actuator("x/force", 1)),
-        ... )
-        >>> check(env, spec, tags=tags)
-        []
     """
-    if getattr(env, "num_envs", None) is not None:
-        raise TypeError(
-            f"check() drives one env, got a vector env of {env.num_envs} lanes; check one of them"
-        )
+    _check_scalar(env)
     found = tags_of(env) if tags is None else tags
     adapter = resolve(found, env.observation_space, env.action_space, spec)
     space = as_space(env.observation_space, "observation")
     watched = watches(join(found, space), space, adapter.plan)
     sent = _Sent(as_space(env.action_space, "action"))
-    act = _policy(policy, spec, np.random.default_rng(seed))
+    predict = adapter.wrap_predict(_policy(policy, spec, np.random.default_rng(seed)))
     for episode in range(episodes):
-        observation, _ = env.reset(seed=seed + episode)
         adapter.reset()
         for watch in watched:
             watch.begin()
+        observation, _ = env.reset(seed=seed + episode)
         _look(watched, observation)
         for _ in range(steps):
-            action = sent.checked(adapter.transform_action(act(adapter.transform_obs(observation))))
-            observation, _, terminated, truncated, _ = env.step(action)
+            observation, _, terminated, truncated, _ = env.step(sent.checked(predict(observation)))
             _look(watched, observation)
             if terminated or truncated:
                 break
     return [*(item for watch in watched for item in watch.findings()), *sent.findings()]
+
+
+def _check_scalar(env: Any) -> None:
+    lanes = getattr(env, "num_envs", None)
+    if lanes is not None:
+        raise TypeError(
+            f"check() drives one env, got a vector env of {lanes} lanes; check one of them"
+        )
 
 
 def tags_of(env: Any) -> EnvTags:

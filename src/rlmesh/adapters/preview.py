@@ -7,8 +7,8 @@ links or requests.
     python -m rlmesh.adapters.preview --env my_sims:PickPlace --model my_policy:Policy \\
         --out preview.html
 
-`--env` is ``module:name`` or a registered Gymnasium id, and publishes its tags; `--model` is
-``module:name`` of a model class, a spec, or a function that returns one, such as
+`--env` is ``module:name`` or a registered Gymnasium id; where it publishes no tags, `--tags` names
+them. `--model` is ``module:name`` of a model class, a spec, or a function that returns one, such as
 ``rlmesh.adapters.presets:openpi_libero``. Exit status: 0, 1 on an error, 2 for a wrong command
 line.
 """
@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from rlmesh.adapters.adapter import Adapter
+from rlmesh.adapters.advisory import Advisory
 from rlmesh.adapters.check import check, tags_of
 from rlmesh.adapters.preview_html import page
 from rlmesh.adapters.preview_views import action_views, camera_views, text_views, vector_views
 from rlmesh.adapters.resolution import resolve
-from rlmesh.adapters.targets import make_env, spec_of
+from rlmesh.adapters.targets import make_env, spec_of, tags_named
 
 __all__ = ["main", "preview"]
 
@@ -37,7 +38,7 @@ def preview(
     *,
     title: str = "What the policy sees",
     subtitle: str = "",
-    findings: Sequence[Any] = (),
+    findings: Sequence[Advisory] = (),
 ) -> str:
     """Return the page for one raw observation of the adapter's env.
 
@@ -96,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--env", required=True, metavar="ENV", help="module:name or a Gymnasium id")
     parser.add_argument("--model", required=True, metavar="MODEL", help="module:name")
+    parser.add_argument(
+        "--tags", metavar="TAGS", help="module:name of EnvTags, for an env that publishes none"
+    )
     parser.add_argument("--out", required=True, metavar="FILE", help="page to write")
     parser.add_argument("--seed", type=int, default=0, help="of the env (default 0)")
     parser.add_argument(
@@ -114,8 +118,9 @@ def _page_of(arguments: argparse.Namespace) -> str:
     spec = spec_of(arguments.model)
     env = make_env(arguments.env)
     try:
-        adapter = resolve(tags_of(env), env.observation_space, env.action_space, spec)
-        findings = check(env, spec, seed=arguments.seed) if arguments.check else []
+        tags = tags_named(arguments.tags) if arguments.tags else tags_of(env)
+        adapter = resolve(tags, env.observation_space, env.action_space, spec)
+        findings = check(env, spec, seed=arguments.seed, tags=tags) if arguments.check else []
         observation, _ = env.reset(seed=arguments.seed)
         env.action_space.seed(arguments.seed)
         for _ in range(arguments.steps):

@@ -8,8 +8,9 @@ import sys
 from typing import Any
 
 from rlmesh.adapters.specs import ModelSpec
+from rlmesh.adapters.tags import EnvTags
 
-__all__ = ["make_env", "spec_of"]
+__all__ = ["make_env", "spec_of", "tags_named"]
 
 
 def make_env(target: str) -> Any:
@@ -46,6 +47,19 @@ def spec_of(target: str) -> ModelSpec:
         f"{target} is no ModelSpec and has none: expected a ModelSpec, a model with spec=, or a "
         f"function that returns one, got {type(found).__name__}"
     )
+
+
+def tags_named(target: str) -> EnvTags:
+    """Return the tags named by ``module:name``: EnvTags, or a function that returns them.
+
+    Raises:
+        ValueError: there is no such name, or it is something else.
+    """
+    found = _load(target)
+    tags = found if isinstance(found, EnvTags) or not callable(found) else found()
+    if not isinstance(tags, EnvTags):
+        raise ValueError(f"{target}: expected EnvTags, got {type(tags).__name__}")
+    return tags
 
 
 def _is_path(target: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 __all__ = ["gather_published", "merge_infos"]
 
+_RESERVED = "rlmesh."  # keys that speak of the session, not of a lane
+
 
 def merge_infos(
     lanes: Sequence[int], infos: Sequence[Mapping[str, Any]], count: int
@@ -33,11 +35,17 @@ def gather_published(info: dict[str, Any], lanes: Sequence[int], count: int) -> 
     several: Any = info.get("final_info")
     rows: list[Any]
     if len(lanes) == 1:
-        rows = [{key: value for key, value in info.items() if not key.startswith("rlmesh.")}]
-        taken = set[str](rows[0])
+        rows, taken = [info], {key for key in info if not key.startswith(_RESERVED)}
     elif isinstance(several, list) and len(cast("list[Any]", several)) == len(lanes):
         rows, taken = cast("list[Any]", several), {"final_info", "_final_info"}
     else:
         return info
     rest = {key: value for key, value in info.items() if key not in taken}
-    return {**merge_infos(lanes, [row or {} for row in rows], count), **rest}
+    return {**merge_infos(lanes, [_own(row) for row in rows], count), **rest}
+
+
+def _own(row: Any) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        return {}
+    items = cast("Mapping[str, Any]", row).items()
+    return {key: value for key, value in items if not key.startswith(_RESERVED)}

@@ -163,6 +163,11 @@ class EnvLink:
             self._channel.close(f"the session ended with an error of the env ({exc})")
         return exc
 
+    def join(self) -> None:
+        """Take the env now, rather than with the first request."""
+        if not self._joined:
+            self._join()
+
     def _join(self) -> None:
         """Ask for the env: the first message says which edition was chosen."""
         request = messages.env.JoinRequest()

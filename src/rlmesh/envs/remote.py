@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink
-from rlmesh.envs.options import check_seconds
 from rlmesh.envs.vector_link import VectorLink
 from rlmesh.spaces import Space
 from rlmesh.transport.address import make_address
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
+from rlmesh.transport.options import check_seconds
 from rlmesh.values import NATIVE, Framework
 from rlmesh.wire.contract import EnvContract
 

@@ -95,9 +95,6 @@ class AdaptedPolicy(CornersPolicy):
             lane.observation, episode=lane.episode_id, instruction=self._instruction
         )
 
-    def act(self, lane: Lane) -> Any:
-        return self.deliver(lane, super().act(lane))
-
     def replay(self, lane: Lane) -> None:
         self._adapters[lane.group].observe(lane.observation, episode=lane.episode_id)
 

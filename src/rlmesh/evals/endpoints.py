@@ -6,16 +6,27 @@ for the answer, so it is always ready; a remote one is ready when its descriptor
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import numpy as np
 
 from rlmesh.envs.handler import Conformance
-from rlmesh.envs.hosts import Host, lane_info, reset_arguments, split_reset, split_step
+from rlmesh.envs.hosts import (
+    Host,
+    as_reward,
+    lane_info,
+    reset_arguments,
+    split_reset,
+    split_step,
+)
 from rlmesh.envs.hosts import ScalarHost as _ScalarHost
-from rlmesh.envs.link import ScalarLink
+from rlmesh.envs.link import EnvLink, ScalarLink
 from rlmesh.envs.vector_host import VectorHost
 from rlmesh.envs.vector_link import VectorLink
 from rlmesh.values import Codec, Policy, compile_codec
+from rlmesh.values.tree import tree_map
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 
 __all__ = [
@@ -46,7 +57,6 @@ class Endpoint(Protocol):
     """Whether some lanes can be reset, with seeds of their own, while others go on."""
     steps_lanes: bool
     """Whether some lanes can be stepped while others stand still."""
-
     def send_reset(
         self,
         lanes: Sequence[int] | None,
@@ -73,6 +83,11 @@ class Endpoint(Protocol):
         ...
 
     @property
+    def keep(self) -> Callable[[Any], Any] | None:
+        """Copies a value that the env may yet write into; None where it shares none."""
+        ...
+
+    @property
     def env_seconds(self) -> float | None:
         """How long the env took for the last step, where its server says so."""
         ...
@@ -87,7 +102,7 @@ class Endpoint(Protocol):
         ...
 
     def reopen(self) -> None:
-        """Connect anew after the connection was lost; OSError while that cannot be done."""
+        """Connect anew after the connection was lost, and take the env; raise if that fails."""
         ...
 
     def hang_up(self) -> None:
@@ -99,11 +114,21 @@ def _action_codec(contract: EnvContract) -> Codec:
     return compile_codec(contract.action_space, "action", policy=Policy.OFF)
 
 
+def _copied(tree: Any) -> Any:
+    """Return a value whose arrays are its own."""
+
+    def own(leaf: Any) -> Any:
+        return np.array(leaf) if isinstance(leaf, np.ndarray) else leaf  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    return tree_map(own, tree)
+
+
 class _Local:
     """What the endpoints of this process share."""
 
     env_seconds = None
     timeout = None
+    keep = None
     name = ""
 
     def fileno(self) -> int | None:
@@ -126,6 +151,7 @@ class LocalScalar(_Local):
     def __init__(self, env: Any) -> None:
         self.env = env
         self.name = type(env).__name__
+        self.keep = _copied
         self.contract = _ScalarHost(env, Conformance().report).contract
         self.conform: Callable[[Any], Any] = _action_codec(self.contract).conform
         self._observe: Callable[[Any], Any] = compile_codec(
@@ -166,10 +192,18 @@ class LocalScalar(_Local):
         if type(result) is not tuple or len(result) != 5:  # pyright: ignore[reportUnknownArgumentType]
             result = split_step(result)
         observation, reward, terminated, truncated, info = cast("tuple[Any, ...]", result)
-        return self._observe(observation), float(reward), bool(terminated), bool(truncated), info
+        if type(reward) is not float:
+            reward = as_reward(reward)
+        if type(info) is not dict:
+            *_, info = split_step(result)
+        return self._observe(observation), reward, bool(terminated), bool(truncated), info  # pyright: ignore[reportUnknownVariableType]
 
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:
         return info
+
+    def render(self) -> Any:
+        """Return a frame of the env as it gives it."""
+        return self.env.render()
 
 
 class LocalVector(_Local):
@@ -225,18 +259,46 @@ class LocalVector(_Local):
         return self._host.final_info(info, lane) if ended else lane_info(info, lane, self.lanes)
 
 
-class RemoteScalar:
+_LinkT = TypeVar("_LinkT", bound=EnvLink)
+
+
+class _Remote(Generic[_LinkT]):
+    """What the endpoints of other processes share."""
+
+    keep = None
+
+    def __init__(self, link: _LinkT) -> None:
+        self.link = link
+        self.name = link.address
+        self.contract = link.contract
+        self.conform: Callable[[Any], Any] = _action_codec(self.contract).conform
+        self.dialling = threading.Lock()
+
+    @property
+    def env_seconds(self) -> float | None:
+        return self.link.env_ns / 1e9 or None
+
+    @property
+    def timeout(self) -> float | None:
+        return self.link.options.request_timeout
+
+    def fileno(self) -> int | None:
+        return self.link.fileno()
+
+    def reopen(self) -> None:
+        self.link.reopen()
+        self.link.join()
+
+    def hang_up(self) -> None:
+        self.link.hang_up()
+
+
+class RemoteScalar(_Remote[ScalarLink]):
     """A single env served elsewhere."""
 
     lanes = 1
     resets_lanes = True
     steps_lanes = False
-
-    def __init__(self, link: ScalarLink) -> None:
-        self.link = link
-        self.name = link.address
-        self.contract = link.contract
-        self.conform: Callable[[Any], Any] = _action_codec(self.contract).conform
 
     def send_reset(
         self,
@@ -265,35 +327,19 @@ class RemoteScalar:
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:
         return info
 
-    @property
-    def env_seconds(self) -> float | None:
-        return self.link.env_ns / 1e9 or None
-
-    @property
-    def timeout(self) -> float | None:
-        return self.link.options.request_timeout
-
-    def fileno(self) -> int | None:
-        return self.link.fileno()
-
-    def reopen(self) -> None:
-        self.link.reopen()
-
-    def hang_up(self) -> None:
-        self.link.hang_up()
+    def render(self) -> Any:
+        """Return a frame of the env, uint8 (height, width, channels)."""
+        return self.link.render(0)
 
 
-class RemoteVector:
+class RemoteVector(_Remote[VectorLink]):
     """Several lanes served elsewhere: a vector env, or a list of envs."""
 
     def __init__(self, link: VectorLink) -> None:
-        self.link = link
-        self.name = link.address
-        self.contract = link.contract
+        super().__init__(link)
         self.lanes = link.lanes
         self.resets_lanes = link.resets_lanes
         self.steps_lanes = link.steps_lanes
-        self.conform: Callable[[Any], Any] = _action_codec(self.contract).conform
         self._lanes: Sequence[int] | None = None
 
     def send_reset(
@@ -322,20 +368,3 @@ class RemoteVector:
             final: Any = info.get("final_info", {})
             return lane_info(final, lane, self.lanes)
         return lane_info(info, lane, self.lanes)
-
-    @property
-    def env_seconds(self) -> float | None:
-        return self.link.env_ns / 1e9 or None
-
-    @property
-    def timeout(self) -> float | None:
-        return self.link.options.request_timeout
-
-    def fileno(self) -> int | None:
-        return self.link.fileno()
-
-    def reopen(self) -> None:
-        self.link.reopen()
-
-    def hang_up(self) -> None:
-        self.link.hang_up()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlmesh.errors import add_note
 from rlmesh.evals.batching import BatchClock
 from rlmesh.evals.endpoints import Endpoint
 from rlmesh.evals.hooks import HookList, RunContext, RunHooks, as_hooks
@@ -20,6 +21,7 @@ from rlmesh.evals.progress import make_progress
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
 from rlmesh.evals.schedule import Assignment, Schedule, episode_seeds
 from rlmesh.evals.targets import check_vector_limits
+from rlmesh.evals.telemetry import Telemetry
 
 __all__ = ["Request", "check_request", "execute", "partial_result"]
 
@@ -107,6 +109,44 @@ def _seconds(name: str, value: Any, *, above_zero: bool) -> None:
         raise ValueError(f"{name} must be finite and {least}, got {value}")
 
 
+class _Record:
+    """What a run has to show so far: in memory, in the journal, and on the progress display."""
+
+    def __init__(self, request: Request, config: Mapping[str, Any]) -> None:
+        self.journal: Journal | None = None
+        self.finished: dict[int, EpisodeResult] = {}
+        self.failures: list[EpisodeFailure] = []
+        if request.journal is not None:
+            self.journal = Journal(request.journal, _config(request, config))
+            self.finished.update(self.journal.episodes)
+            self.failures += self.journal.failures
+        done = list(self.finished.values())
+        self._progress = make_progress(request.progress, len(request.seeds), done)
+
+    def add(self, result: EpisodeResult) -> None:
+        if self.journal is not None:
+            self.journal.add(result)
+        self.finished[result.index] = result
+        self._progress.add(result)
+
+    def add_failure(self, failure: EpisodeFailure) -> None:
+        if self.journal is not None:
+            self.journal.add_failure(failure)
+        self.failures.append(failure)
+
+    def result(self, telemetry: Telemetry) -> RunResult:
+        ordered = tuple(self.finished[index] for index in sorted(self.finished))
+        return RunResult(ordered, tuple(self.failures), telemetry.summary())
+
+    def close(self) -> None:
+        """Put everything on disk and the display away. Idempotent."""
+        try:
+            if self.journal is not None:
+                self.journal.close()
+        finally:
+            self._progress.close()
+
+
 def execute(
     request: Request,
     endpoints: Sequence[Endpoint],
@@ -114,89 +154,76 @@ def execute(
     context: RunContext,
     *,
     config: Mapping[str, Any],
+    read: Callable[[Any, Any, object], object],
     options: Callable[[Assignment], Mapping[str, Any] | None],
+    kept: Collection[Endpoint] = (),
 ) -> RunResult:
     """Run the episodes of ``request``.
 
     Args:
         config: what else a journal must agree on.
+        read: reads an observation of an endpoint by role.
         options: reset options of an episode.
+        kept: the endpoints that are used again even if the run fails.
 
     Raises:
         Exception: what went wrong; :func:`partial_result` gives the finished episodes.
     """
-    limits = request.limits
-    check_vector_limits(
-        endpoints,
-        seeded=any(seed is not None for seed in request.seeds),
-        capped=limits.asked,
-    )
-    journal = (
-        None if request.journal is None else Journal(request.journal, _config(request, config))
-    )
-    finished: dict[int, EpisodeResult] = dict(journal.episodes) if journal else {}
-    failures: list[EpisodeFailure] = list(journal.failures) if journal else []
-    progress = make_progress(request.progress, len(request.seeds), len(finished))
+    check_vector_limits(endpoints, seeded=any(seed is not None for seed in request.seeds))
+    record = _Record(request, config)
     lanes = sum(endpoint.lanes for endpoint in endpoints)
-
-    def on_result(result: EpisodeResult) -> None:
-        if journal is not None:
-            journal.add(result)
-        finished[result.index] = result
-        progress.add(result)
-
-    def on_failure(failure: EpisodeFailure) -> None:
-        if journal is not None:
-            journal.add_failure(failure)
-        failures.append(failure)
-
     loop = Loop(
         endpoints,
         policy,
-        Schedule(request.seeds, finished),
-        limits=limits,
+        Schedule(request.seeds, record.finished, record.failures),
+        limits=request.limits,
         hooks=request.hooks,
         clock=BatchClock(lanes, request.max_batch, request.batch_wait_s),
         prefetch_lead=request.prefetch_lead,
         retries=request.retries,
-        on_result=on_result,
-        on_failure=on_failure,
-        read=context.read,
+        on_result=record.add,
+        on_failure=record.add_failure,
+        read=read,
         options=options,
     )
-
-    def result() -> RunResult:
-        ordered = tuple(finished[index] for index in sorted(finished))
-        return RunResult(ordered, tuple(failures), loop.telemetry.summary())
-
     try:
         request.hooks.on_run_start(context)
         loop.run()
     except BaseException as exc:
-        _fail(exc, loop, request.hooks, result)
+        partial = _mark(exc, record.result(loop.telemetry))
+        _clean_up(
+            exc,
+            loop.end_open_lanes,
+            record.close,
+            lambda: request.hooks.on_run_end(partial),
+            # An interrupted run waits for nobody.
+            *([lambda: loop.settle(kept)] if isinstance(exc, Exception) else []),
+        )
+        if isinstance(exc, KeyboardInterrupt):
+            print(f"rlmesh: interrupted; so far {partial!r}", file=sys.stderr)
         raise
-    else:
-        whole = result()
-        request.hooks.on_run_end(whole)
-        return whole
-    finally:
-        progress.close()
-        if journal is not None:
-            journal.close()
+    record.close()
+    result = record.result(loop.telemetry)
+    try:
+        request.hooks.on_run_end(result)
+    except BaseException as exc:
+        _mark(exc, result)
+        raise
+    return result
 
 
-def _fail(exc: BaseException, loop: Loop, hooks: HookList, result: Callable[[], RunResult]) -> None:
-    """End what is open, tell the hooks, and hang the finished episodes on the exception."""
-    for clean in (loop.end_open_lanes, lambda: hooks.on_run_end(result())):
-        try:
-            clean()
-        except Exception as second:
-            # The run's own error is raised; what its clean-up met is told beside it.
-            print(f"rlmesh: while cleaning up: {second!r}", file=sys.stderr)
-    partial = result()
+def _mark(exc: BaseException, partial: RunResult) -> RunResult:
     vars(exc)[_PARTIAL] = partial
-    if isinstance(exc, KeyboardInterrupt):
-        print(f"rlmesh: interrupted; so far {partial!r}", file=sys.stderr)
+    return partial
+
+
+def _clean_up(exc: BaseException, *steps: Callable[[], None]) -> None:
+    """Take every step; what one raises is noted on ``exc``, which is what the caller hears of."""
+    for step in steps:
+        try:
+            step()
+        except Exception as second:
+            add_note(exc, f"while cleaning up: {type(second).__name__}: {second}")
 
 
 def partial_result(exc: BaseException) -> RunResult | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlmesh.evals.endpoints import Endpoint
+from rlmesh.errors import EnvironmentException
+from rlmesh.evals.endpoints import Endpoint, ResetReply, StepReply
 from rlmesh.evals.lanes import Lane
-from rlmesh.evals.policy import misfit
+from rlmesh.evals.policy import fitted, replayed
+from rlmesh.evals.redial import Redial
 from rlmesh.evals.results import SUCCESS_KEYS
 from rlmesh.evals.schedule import Assignment
 from rlmesh.wire.contract import AutoresetMode
@@ -16,10 +19,13 @@ from rlmesh.wire.contract import AutoresetMode
 if TYPE_CHECKING:
     from rlmesh.evals.loop import Loop
 
-__all__ = ["Group"]
+__all__ = ["LOST", "Group"]
 
-_REDIAL_FIRST, _REDIAL_MOST = 0.1, 5.0
+LOST = (ConnectionError, TimeoutError, EnvironmentException)
+"""What a remote endpoint costs an attempt with, rather than the run, where there are retries."""
+
 _UNSET: Any = object()
+_GONE: Any = object()
 
 
 class Group:
@@ -37,8 +43,8 @@ class Group:
         self.sent_at = 0.0
         self.watched: int | None = None
         self.down: Exception | None = None
-        self.down_since = self.redial_at = 0.0
-        self._redial_after = _REDIAL_FIRST
+        self.down_since = 0.0
+        self.redial: Redial | None = None
         self._loop = loop
         self._begun = False
         self._beginning: dict[int, tuple[Assignment, float]] = {}
@@ -55,54 +61,69 @@ class Group:
         return lane
 
     @property
+    def local(self) -> bool:
+        """Whether the env lives in this process: its answer is there whenever it is asked for."""
+        return self.endpoint.fileno() is None
+
+    @property
     def working(self) -> bool:
         """Whether a slot has an episode, or is about to."""
         return bool(self._beginning) or any(lane is not None for lane in self.lanes)
 
     @property
     def outstanding(self) -> int:
-        """How many lanes may ask for a prediction with the next answer."""
-        return sum(lane is not None for lane in self.lanes) if self.awaiting else 0
+        """How many lanes will ask for a prediction with the next answer, unless they end."""
+        if not self.awaiting:
+            return 0
+        acting = sum(lane is not None and not lane.queue for lane in self.lanes)
+        return acting + len(self._beginning)
 
     # Work in
 
     def start(self) -> None:
-        """Give free slots episodes, if there are any left and the endpoint is not at work."""
-        if self.awaiting or self.down is not None:
+        """Give an idle endpoint episodes, if there are any left."""
+        if self.working or self.awaiting or self.down is not None:
             return
-        self._guarded(self._assign_and_go)
+        if not self.endpoint.resets_lanes:
+            self._begun = False  # its lanes went on by themselves: all are reset
+        self._assign(range(self.endpoint.lanes))
+        self._go_on()
 
     def receive(self) -> None:
         """Take the answer that is there, and go on."""
-        self._guarded(self._receive)
+        if self.watched is None:
+            self.sent_at = time.perf_counter()  # a local env starts to work now
+        if self.awaiting == "reset":
+            reply = self._attempt(self.endpoint.recv_reset)
+            if reply is not _GONE:
+                self._take_reset(reply)
+        else:
+            self._keep_copies()
+            reply = self._attempt(self.endpoint.recv_step)
+            if reply is not _GONE:
+                self._take_step(reply)
 
-    def give(self, slot: int, action: Any, rows: int) -> None:
+    def give(self, slot: int, action: Any) -> None:
         """Act in a slot; with the last one the step is sent."""
-        self._put(slot, action, rows)
+        self._put(slot, action)
         if self._complete():
-            self._guarded(self._send_step)
+            self._send_step()
 
-    def _guarded(self, act: Any) -> None:
-        from rlmesh.evals.loop import LOST
-
+    def _attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what the endpoint answers; _GONE, its episodes given back, if it is lost."""
         try:
-            act()
+            return act(*arguments)
         except LOST as exc:
-            if self.endpoint.fileno() is None:
-                raise  # the env lives in this process: there is nothing to connect again
+            if self.local:
+                raise  # nothing to connect again
             self._loop.lost(self, exc)
-
-    def _assign_and_go(self) -> None:
-        self._assign([slot for slot, lane in enumerate(self.lanes) if lane is None])
-        self._go_on()
+            return _GONE
 
     def _assign(self, free: Sequence[int]) -> None:
         """Take episodes for free slots, and note which slots must be reset for them."""
         now = time.perf_counter()
         fresh: list[int] = []
         for slot in free:
-            if slot in self._beginning:
-                continue
             assignment = self._loop.schedule.take()
             if assignment is None:
                 break
@@ -144,21 +165,16 @@ class Group:
         for slot, lane in enumerate(self.lanes):
             if lane is not None and self._actions[slot] is _UNSET:
                 if lane.queue:
-                    self._loop.policy.replay(lane)
-                    self._put(slot, lane.queue.take(), 1)
+                    self._put(slot, replayed(self._loop.policy, lane))
                 else:
                     self._loop.want(self, slot, now)
         if self.working and self._complete():
             self._send_step()
 
-    def _put(self, slot: int, action: Any, rows: int) -> None:
-        lane = self.lane(slot)
-        if self._loop.policy.adapts:
-            action = self._loop.policy.deliver(lane, action)
-        try:
-            self._actions[slot] = self.endpoint.conform(action)
-        except ValueError as exc:
-            raise misfit(exc, self._loop.policy, lane, action, rows) from None
+    def _put(self, slot: int, action: Any) -> None:
+        self._actions[slot] = fitted(
+            self._loop.policy, self.lane(slot), action, self.endpoint.conform
+        )
 
     def _complete(self) -> bool:
         return all(
@@ -178,8 +194,7 @@ class Group:
             slots, seeds = slots[:1], seeds[:1]
         self._slots = slots
         everything = len(slots) == endpoint.lanes and slots == list(range(endpoint.lanes))
-        endpoint.send_reset(None if everything else slots, seeds, options)
-        self._sent("reset")
+        self._send("reset", endpoint.send_reset, None if everything else slots, seeds, options)
 
     def _send_step(self) -> None:
         endpoint = self.endpoint
@@ -187,18 +202,26 @@ class Group:
             slots = [slot for slot, lane in enumerate(self.lanes) if lane is not None]
             everything = len(slots) == endpoint.lanes
             actions = [self._actions[slot] for slot in slots]
-            endpoint.send_step(actions, None if everything else slots)
         else:
-            slots = range(endpoint.lanes)
-            endpoint.send_step([self._act(slot) for slot in slots], None)
+            slots, everything = range(endpoint.lanes), True
+            actions = [self._act(slot) for slot in slots]
         self._slots = slots
-        self._sent("step")
+        sent = self._send("step", endpoint.send_step, actions, None if everything else slots)
         lead = self._loop.lead
-        if lead:
+        if sent and lead:
             for lane in self.lanes:
-                if lane is not None and not lane.planning and len(lane.queue) < lead:
-                    lane.planning = True
+                if lane is not None and len(lane.queue) < lead:
                     self._loop.want_ahead(lane)
+
+    def _send(self, what: str, act: Callable[..., Any], *arguments: Any) -> bool:
+        self.sent_at = time.perf_counter()
+        if self._attempt(act, *arguments) is _GONE:
+            return False
+        self.awaiting = what
+        descriptor = self.endpoint.fileno()
+        if descriptor != self.watched:
+            self._loop.watch(self, descriptor)
+        return True
 
     def _act(self, slot: int) -> Any:
         """Return the slot's action; for a free slot any valid one, as its outcome is not scored."""
@@ -211,38 +234,36 @@ class Group:
             self._filler[slot] = self.endpoint.conform(space.sample())
         return self._filler[slot]
 
-    def _sent(self, what: str) -> None:
-        self.awaiting = what
-        self.sent_at = time.perf_counter()
-        descriptor = self.endpoint.fileno()
-        if descriptor != self.watched:
-            self._loop.watch(self, descriptor)
-
     # Back from the endpoint
 
-    def _receive(self) -> None:
-        awaiting = self.awaiting
-        if awaiting == "reset":
-            rows, _ = self.endpoint.recv_reset()
-            loop = self._loop
-            loop.telemetry.reset_s.append(time.perf_counter() - self.sent_at)
-            self.awaiting = ""
-            self._begun = True
-            for slot, row in zip(self._slots, rows, strict=True):
-                self._open(slot, row)
-            self._go_on()
-        else:
-            self._receive_step()
+    def _take_reset(self, reply: ResetReply) -> None:
+        self._loop.telemetry.reset_s.append(time.perf_counter() - self.sent_at)
+        self.awaiting = ""
+        self._begun = True
+        for slot, row in zip(self._slots, reply[0], strict=True):
+            self._open(slot, row)
+        self._go_on()
 
     def _open(self, slot: int, observation: Any) -> None:
         begun = self._beginning.pop(slot, None)
         if begun is not None:
             assignment, started = begun
-            self.lanes[slot] = self._loop.open_lane(assignment, observation, started, self.endpoint)
+            lane = self._loop.make_lane(assignment, observation, started, self.endpoint)
+            self.lanes[slot] = lane
+            self._loop.open_lane(lane)
 
-    def _receive_step(self) -> None:
+    def _keep_copies(self) -> None:
+        """Let hooks see what the policy saw and did, though a local env writes into its arrays."""
+        keep = self.endpoint.keep
+        if keep is not None and self._loop.hooks.steps:
+            for slot, lane in enumerate(self.lanes):
+                if lane is not None:
+                    lane.observation = keep(lane.observation)
+                    self._actions[slot] = keep(self._actions[slot])
+
+    def _take_step(self, reply: StepReply) -> None:
         endpoint, loop = self.endpoint, self._loop
-        rows, rewards, terminated, truncated, info = endpoint.recv_step()
+        rows, rewards, terminated, truncated, info = reply
         step_s = time.perf_counter() - self.sent_at
         self.awaiting = ""
         env_s = endpoint.env_seconds
@@ -272,8 +293,11 @@ class Group:
                 )
             if over:
                 self.lanes[slot] = None
-                freed.append(slot)
+                if done or endpoint.resets_lanes:  # else it goes on, unscored, until its env ends
+                    freed.append(slot)
                 loop.close_lane(lane)
+        if loop.reruns and len(loop.schedule) and endpoint.resets_lanes:
+            freed = [slot for slot, lane in enumerate(self.lanes) if lane is None]
         if freed:
             self._assign(freed)
             if self._mode is AutoresetMode.SAME_STEP and not endpoint.resets_lanes:
@@ -284,8 +308,8 @@ class Group:
 
     # Lost and found
 
-    def abandon(self) -> list[tuple[Assignment, Lane | None]]:
-        """Empty every slot; return the episodes that were in them."""
+    def abandon(self, exc: Exception) -> list[tuple[Assignment, Lane | None]]:
+        """Empty every slot of an endpoint that is lost; return the episodes that were in them."""
         attempts: list[tuple[Assignment, Lane | None]] = [
             (lane.assignment, lane) for lane in self.lanes if lane is not None
         ]
@@ -298,19 +322,35 @@ class Group:
         self.awaiting = ""
         self._begun = False
         self._loop.watch(self, None)
-        self.endpoint.hang_up()
+        self.down = exc
         self.down_since = time.perf_counter()
-        self.redial_at = self.down_since
-        self._redial_after = _REDIAL_FIRST
         return attempts
 
-    def reopen(self) -> bool:
-        """Dial again; on failure put the next try off."""
-        try:
-            self.endpoint.reopen()
-        except (OSError, RuntimeError):
-            self.redial_at = time.perf_counter() + self._redial_after
-            self._redial_after = min(2 * self._redial_after, _REDIAL_MOST)
+    def hang_up(self) -> None:
+        """Leave the endpoint: its answer, if one comes, is of no use."""
+        self._loop.watch(self, None)
+        self.awaiting = ""
+        self.endpoint.hang_up()
+
+    def discard(self) -> None:
+        """Take the answer that is there, for nobody."""
+        with contextlib.suppress(Exception):
+            if self.awaiting == "reset":
+                self.endpoint.recv_reset()
+            else:
+                self.endpoint.recv_step()
+        self.awaiting = ""
+
+    def revived(self) -> bool:
+        """Dial a lost endpoint again when it is time to; True once it is connected."""
+        if self.redial is None:
+            self.redial = Redial(self.endpoint)
+        if not self.redial.poll():
             return False
-        self.down = None
+        self.redial = self.down = None
         return True
+
+    def give_up(self) -> None:
+        """Dial no more."""
+        if self.redial is not None:
+            self.redial.give_up()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlmesh.evals.results import EpisodeResult, RunResult
 from rlmesh.wire.contract import EnvContract
+
+if TYPE_CHECKING:
+    from rlmesh.adapters.readers import FrameSources
 
 __all__ = ["HookList", "RunContext", "RunHooks", "StepEvent", "as_hooks"]
 
@@ -65,8 +68,12 @@ class RunContext(Protocol):
         """How many lanes the run has."""
         ...
 
-    def read(self, obs: Any, item: object) -> object:
-        """Read an observation by role."""
+    def read(self, obs: Any, item: Any) -> Any:
+        """Read an observation by role; see :meth:`Session.reader`."""
+        ...
+
+    def frame_sources(self) -> FrameSources:
+        """Where pictures of the env can come from."""
         ...
 
 
@@ -100,7 +107,9 @@ class HookList(RunHooks):
     def __init__(self, hooks: Sequence[RunHooks]) -> None:
         self.hooks = tuple(hooks)
         self.steps = tuple(
-            hook.on_step for hook in self.hooks if type(hook).on_step is not RunHooks.on_step
+            hook.on_step
+            for hook in self.hooks
+            if getattr(hook.on_step, "__func__", None) is not RunHooks.on_step
         )
 
     def on_run_start(self, context: RunContext) -> None:

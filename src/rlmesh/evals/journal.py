@@ -71,6 +71,8 @@ class Journal:
             raise self._not_a_journal("it does not begin with a journal's first line")
         if head["rlmesh_journal"] != _VERSION:
             raise self._not_a_journal(f"it is of format {head['rlmesh_journal']}, not {_VERSION}")
+        if not isinstance(head.get("config"), dict):
+            raise self._not_a_journal("its first line names no configuration")
         self._compare(head["config"], config)
         for number, entry in enumerate(entries[1:], 2):
             try:

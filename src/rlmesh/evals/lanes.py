@@ -39,10 +39,10 @@ class Lane:
         "info",
         "observation",
         "over",
-        "planning",
         "predict_s",
         "queue",
         "reward",
+        "rows",
         "spent_s",
         "started",
         "step_s",
@@ -74,7 +74,7 @@ class Lane:
         self.success_once: bool | None = None
         self.info: Mapping[str, Any] = {}
         self.over = False
-        self.planning = False  # a chunk is being predicted ahead of time
+        self.rows = 1  # of the prediction its actions come from
         self.predict_s = 0.0
         self.step_s = 0.0
         self.spent_s = 0.0  # predictions since the last step

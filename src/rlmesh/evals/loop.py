@@ -7,33 +7,36 @@ gives the model a batch of the lanes that need a prediction, when the clock says
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rlmesh.errors import EnvironmentException
 from rlmesh.evals.batching import BatchClock
 from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
 from rlmesh.evals.group import Group
 from rlmesh.evals.hooks import HookList, StepEvent
 from rlmesh.evals.lanes import Lane, Limits
-from rlmesh.evals.policy import Policy, misfit
+from rlmesh.evals.policy import Policy, misfit, note_lanes, planned
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult
 from rlmesh.evals.schedule import Assignment, Schedule
 from rlmesh.evals.telemetry import Telemetry
 from rlmesh.wire.ids import uuid7
 
-__all__ = ["LOST", "Loop"]
-
-LOST = (ConnectionError, TimeoutError, EnvironmentException)
-"""What costs an attempt rather than the run, where there are retries."""
+__all__ = ["Loop"]
 
 _RECONNECT_SECONDS = 60.0
 """How long a run goes on with no endpoint at all before it gives up."""
 
 _GLANCE_SECONDS = 1.0
-"""How often an idle loop looks for endpoints that have not answered in time."""
+"""How often the loop looks for endpoints that have not answered in time."""
+
+_DOWN_SECONDS = 0.02
+"""How long a loop with nothing but lost endpoints sleeps before it looks again."""
+
+_SETTLE_SECONDS = 5.0
+"""How long a run that failed waits for the answers that are on their way."""
 
 
 class Loop:
@@ -46,11 +49,12 @@ class Loop:
         limits: the caps on an episode.
         hooks: who watches.
         clock: when batches start.
-        prefetch_lead: plan a lane's next chunk while that many of its actions are still queued.
+        prefetch_lead: plan a lane's next chunk while that many of its actions are still to be
+            executed.
         retries: how often a lost episode is run again.
         on_result: called with every finished episode, before the hooks.
         on_failure: called with every lost attempt.
-        read: reads an observation by role, for step events.
+        read: ``read(endpoint, observation, item)`` reads by role, for step events.
         options: reset options for an episode.
     """
 
@@ -67,7 +71,7 @@ class Loop:
         retries: int = 0,
         on_result: Callable[[EpisodeResult], None],
         on_failure: Callable[[EpisodeFailure], None],
-        read: Callable[[Any, object], object],
+        read: Callable[[Any, Any, object], object],
         options: Callable[[Assignment], Mapping[str, Any] | None],
     ) -> None:
         self.policy = policy
@@ -77,6 +81,7 @@ class Loop:
         self.clock = clock
         self.lead = prefetch_lead
         self.options = options
+        self.reruns = False
         self.telemetry = Telemetry()
         self._id = uuid7()
         self._retries = retries
@@ -84,9 +89,13 @@ class Loop:
         self._on_failure = on_failure
         self._read = read
         self._groups = [Group(endpoint, self) for endpoint in endpoints]
+        self._local = [group for group in self._groups if group.local]
+        self._remote = [group for group in self._groups if not group.local]
+        self._down: list[Group] = []
         self._waiting: list[tuple[Group, int, float]] = []
         self._ahead: list[Lane] = []
         self._selector: selectors.BaseSelector | None = None
+        self._glanced = time.perf_counter()
         self._alone: Lane | None = None
 
     def run(self) -> None:
@@ -102,64 +111,84 @@ class Loop:
     # One lane: nobody to wait for, so the scheduler between the same steps falls away.
 
     def _run_alone(self, endpoint: LocalScalar | RemoteScalar) -> None:
-        policy, conform, step = self.policy, endpoint.conform, endpoint.step
-        act = policy.act if policy.horizon == 1 else None
+        policy, adapts, chunks = self.policy, self.policy.adapts, self.policy.horizon > 1
+        act = self._next_of_plan if chunks else policy.act
+        conform, step = endpoint.conform, endpoint.step
         clock = time.perf_counter
-        on_step = self.hooks.steps
-        measured = self.telemetry
-        note_step = measured.step_s.append
+        on_step, keep = self.hooks.steps, endpoint.keep if self.hooks.steps else None
+        note_step, note_predict = self.telemetry.step_s.append, self.telemetry.predict_s.append
         while (assignment := self.schedule.take()) is not None:
-            started = clock()
-            seeds = () if assignment.seed is None else (assignment.seed,)
-            endpoint.send_reset(None, seeds, self.options(assignment))
-            (observation,), _ = endpoint.recv_reset()
-            measured.reset_s.append(clock() - started)
-            lane = self._alone = self.open_lane(assignment, observation, started, endpoint)
+            lane = self._reset_alone(endpoint, assignment)
             after = clock()
             while True:
-                action = act(lane) if act is not None else self._next_of_plan(lane)
+                replays = chunks and bool(lane.queue)
+                try:
+                    action = act(lane)
+                    if adapts:
+                        action = policy.deliver(lane, action)
+                except Exception as exc:
+                    note_lanes(exc, (lane,))
+                    raise
                 before = clock()
-                lane.spent_s = before - after
+                if not replays:
+                    lane.spent_s = spent_s = before - after
+                    note_predict(spent_s)
                 try:
                     action = conform(action)
                 except ValueError as exc:
-                    raise misfit(exc, policy, lane, action, 1) from None
+                    raise misfit(exc, policy, lane, action) from None
+                acted_on, acted = lane.observation, action
+                if keep is not None:
+                    acted_on, acted = keep(acted_on), keep(action)
                 seen, reward, terminated, truncated, info = step(action)
                 after = clock()
                 step_s = after - before
                 note_step(step_s)
-                acted_on = lane.observation
                 over = lane.advance(seen, reward, terminated, truncated, step_s)
                 if info:
                     lane.note(info)
                 elif lane.info:
                     lane.info = info
                 if on_step:
-                    self.report_step(lane, acted_on, action, reward, terminated, info, step_s)
+                    self.report_step(lane, acted_on, acted, reward, terminated, info, step_s)
                     after = clock()
                 if over:
                     break
             self._alone = None
             self.close_lane(lane)
 
+    def _reset_alone(self, endpoint: LocalScalar | RemoteScalar, assignment: Assignment) -> Lane:
+        started = time.perf_counter()
+        seeds = () if assignment.seed is None else (assignment.seed,)
+        endpoint.send_reset(None, seeds, self.options(assignment))
+        (observation,), _ = endpoint.recv_reset()
+        self.telemetry.reset_s.append(time.perf_counter() - started)
+        lane = self._alone = self.make_lane(assignment, observation, started, endpoint)
+        self.open_lane(lane)
+        return lane
+
     def _next_of_plan(self, lane: Lane) -> Any:
-        policy, queue = self.policy, lane.queue
-        if queue:
-            policy.replay(lane)
-            return policy.deliver(lane, queue.take())
-        return policy.deliver(lane, queue.start(policy.plan(lane)))
+        if lane.queue:
+            self.policy.replay(lane)
+            return lane.queue.take()
+        return lane.queue.start(self.policy.plan(lane))
 
     # Several lanes
 
     def _run_together(self) -> None:
         with selectors.DefaultSelector() as self._selector:
-            for group in self._groups:
-                group.start()
-            while self._unfinished():
-                wait = self._predict_due()
-                for group in self._ready(wait):
-                    group.receive()
-                self._revive()
+            try:
+                for group in self._groups:
+                    group.start()
+                while self._unfinished():
+                    wait = self._predict_due()
+                    for group in self._ready(wait):
+                        group.receive()
+                    if self._down:
+                        self._revive()
+            finally:
+                for group in self._down:
+                    group.give_up()
 
     def _unfinished(self) -> bool:
         if any(group.working for group in self._groups):
@@ -167,8 +196,7 @@ class Loop:
         if not len(self.schedule):
             return False
         for group in self._groups:
-            if not group.down:
-                group.start()  # work came back from an endpoint that was lost
+            group.start()
         return True
 
     def watch(self, group: Group, descriptor: int | None) -> None:
@@ -183,24 +211,29 @@ class Loop:
     def _ready(self, wait: float | None) -> list[Group]:
         """Return the groups whose answers are there, waiting for one up to ``wait`` seconds."""
         assert self._selector is not None
-        local = [group for group in self._groups if group.awaiting and group.watched is None]
+        local = [group for group in self._local if group.awaiting]
+        if not any(group.awaiting for group in self._remote):
+            if not local and wait != 0.0:
+                time.sleep(_DOWN_SECONDS)  # every endpoint is lost, and being dialled
+            return local
         if local:
             wait = 0.0
-        waiting = [group for group in self._groups if group.awaiting and group.watched is not None]
-        if not waiting:
-            if not local and wait != 0.0:
-                time.sleep(min(wait if wait is not None else 0.05, 0.05))
-            return local
         glance = _GLANCE_SECONDS if wait is None else min(wait, _GLANCE_SECONDS)
         events = self._selector.select(glance)
-        ready = [key.data for key, _ in events if key.data.awaiting]
-        if not events and wait != 0.0:
-            now = time.perf_counter()
-            for group in waiting:
-                timeout = group.endpoint.timeout
-                if timeout is not None and now - group.sent_at > timeout:
-                    self.lost(group, _no_answer(group, timeout))
-        return local + ready
+        now = time.perf_counter()
+        if now - self._glanced >= _GLANCE_SECONDS:
+            self._glanced = now
+            self._check_timeouts(now, [key.data for key, _ in events])
+        return local + [key.data for key, _ in events if key.data.awaiting]
+
+    def _check_timeouts(self, now: float, answered: Collection[Group]) -> None:
+        for group in self._remote:
+            timeout = group.endpoint.timeout
+            late = timeout is not None and group.awaiting and now - group.sent_at > timeout
+            if late and group not in answered:
+                assert timeout is not None
+                group.hang_up()
+                self.lost(group, _no_answer(group, timeout))
 
     def want(self, group: Group, lane: int, now: float) -> None:
         """Queue a lane for a prediction."""
@@ -212,60 +245,71 @@ class Loop:
 
     def _predict_due(self) -> float | None:
         """Start a batch if it is time to; return how long to wait for lanes (None: no bound)."""
+        clock = self.clock
         while True:
             waiting = self._waiting
+            if self._ahead:
+                # At once: what it is predicted from must not depend on when answers come.
+                self._predict(waiting[: clock.max_batch])
+                continue
             if not waiting:
-                if self._ahead:
-                    self._predict([])
                 return None
+            if len(waiting) < clock.max_batch and any(group.awaiting for group in self._local):
+                return 0.0  # envs in this process work while nobody else does: wait for them all
             outstanding = sum(group.outstanding for group in self._groups)
-            start = self.clock.start_at(len(waiting), outstanding, waiting[0][2])
+            start = clock.start_at(len(waiting), outstanding, waiting[0][2])
             if start:
                 left = start - time.perf_counter()
                 if left > 0:
                     return left
-            self._predict(waiting[: self.clock.max_batch])
+            self._predict(waiting[: clock.max_batch])
 
     def _predict(self, batch: list[tuple[Group, int, float]]) -> None:
         del self._waiting[: len(batch)]
         lanes = [group.lane(slot) for group, slot, _ in batch]
-        ahead = [lane for lane in self._ahead if not lane.over]
-        self._ahead.clear()
+        room = self.clock.max_batch - len(batch)
+        ahead = [lane for lane in self._ahead[:room] if not lane.over]
+        del self._ahead[:room]
         rows = lanes + ahead
         if not rows:
             return
         began = time.perf_counter()
-        plans = [self.policy.plan(rows[0])] if len(rows) == 1 else self.policy.plan_many(rows)
+        plans = planned(self.policy, rows)
         ended = time.perf_counter()
         self.clock.predicted(len(rows), ended - began, ended)
         self.telemetry.predict_s.append(ended - began)
         self.telemetry.rows.append(len(rows))
         for lane in rows:
             lane.spent_s += ended - began
-        for (group, slot, _), lane, plan in zip(batch, lanes, plans, strict=False):
-            group.give(slot, lane.queue.start(plan), len(rows))
+            lane.rows = len(rows)
         for lane, plan in zip(ahead, plans[len(lanes) :], strict=True):
             lane.queue.extend(plan)
-            lane.planning = False
+        for (group, slot, _), lane, plan in zip(batch, lanes, plans, strict=False):
+            group.give(slot, lane.queue.start(plan))
 
     # What the groups ask for
 
-    def open_lane(
+    def make_lane(
         self, assignment: Assignment, observation: Any, started: float, group: object
     ) -> Lane:
-        """Begin an episode whose reset has come back."""
+        """Return the lane of an episode whose reset has come back."""
         episode_id = f"{self._id}.{assignment.index}.{assignment.attempt}"
-        lane = Lane(assignment, self.limits, observation, started, episode_id, group)
+        return Lane(assignment, self.limits, observation, started, episode_id, group)
+
+    def open_lane(self, lane: Lane) -> None:
+        """Begin the lane's episode."""
+        assignment = lane.assignment
         self.hooks.on_episode_start(episode=assignment.index, seed=assignment.seed)
-        return lane
 
     def close_lane(self, lane: Lane) -> None:
         """End an episode: on record first, then told to the model and the hooks."""
         lane.over = True
         lane.queue.clear()
         result = lane.result()
-        self._on_result(result)
-        self.policy.end(lane)
+        try:
+            self._on_result(result)
+        finally:
+            self.policy.end(lane)
         self.hooks.on_episode_end(result)
 
     def end_open_lanes(self) -> None:
@@ -273,9 +317,35 @@ class Loop:
         lanes = [lane for group in self._groups for lane in group.lanes if lane is not None]
         if self._alone is not None:
             lanes.append(self._alone)
-        for lane in lanes:
-            lane.over = True
-            self.policy.end(lane)
+        with contextlib.ExitStack() as stack:  # every one of them, whatever the model raises
+            for lane in reversed(lanes):
+                stack.callback(self._end, lane)
+
+    def _end(self, lane: Lane) -> None:
+        lane.over = True
+        lane.queue.clear()
+        self.policy.end(lane)
+
+    def settle(self, endpoints: Collection[Endpoint]) -> None:
+        """Take the answers that are on their way, so that these endpoints can be used again.
+
+        One that does not answer soon is left.
+        """
+        with selectors.DefaultSelector() as selector:
+            for group in self._remote:
+                descriptor = group.endpoint.fileno()
+                if group.awaiting and group.endpoint in endpoints and descriptor is not None:
+                    selector.register(descriptor, selectors.EVENT_READ, group)
+            deadline = time.perf_counter() + _SETTLE_SECONDS
+            while selector.get_map():
+                events = selector.select(deadline - time.perf_counter())
+                for key, _ in events:
+                    selector.unregister(key.fd)
+                    key.data.discard()
+                if not events:
+                    for key in list(selector.get_map().values()):
+                        key.data.endpoint.hang_up()
+                    return
 
     def report_step(
         self,
@@ -288,7 +358,7 @@ class Loop:
         step_s: float,
     ) -> None:
         """Tell the hooks of a step that the lane has just booked."""
-        read = self._read
+        read, endpoint = self._read, lane.group
         assignment = lane.assignment
         self.hooks.on_step(
             StepEvent(
@@ -303,7 +373,7 @@ class Loop:
                 info=info,
                 predict_ms=1000 * lane.charged_s,
                 step_ms=1000 * step_s,
-                read=lambda item: read(observation, item),
+                read=lambda item: read(endpoint, observation, item),
             )
         )
 
@@ -311,14 +381,19 @@ class Loop:
 
     def lost(self, group: Group, exc: Exception) -> None:
         """Give a lost endpoint's episodes back to the schedule; raise if they are out of tries."""
-        attempts = group.abandon()
+        attempts = group.abandon(exc)
+        self._down.append(group)
         self._waiting = [entry for entry in self._waiting if entry[0] is not group]
-        for assignment, lane in attempts:
-            if lane is not None:
-                lane.over = True
-                self.policy.end(lane)
-            if assignment.attempt > self._retries:
-                raise exc
+        with contextlib.ExitStack() as stack:
+            for _, lane in reversed(attempts):
+                if lane is not None:
+                    stack.callback(self._end, lane)
+        if not self._retries or any(a.attempt > self._retries for a, _ in attempts):
+            raise exc
+        group.hang_up()
+        for assignment, _ in reversed(attempts):  # the first of them is the next to run
+            self.schedule.give_back(assignment)
+        for assignment, _ in attempts:
             self._on_failure(
                 EpisodeFailure(
                     index=assignment.index,
@@ -328,21 +403,21 @@ class Loop:
                     error=f"{type(exc).__name__}: {exc}",
                 )
             )
-            self.schedule.give_back(assignment)
-        if not self._retries:
-            raise exc
-        group.down = exc
+        self.reruns = True
+        for other in self._groups:
+            other.start()
 
     def _revive(self) -> None:
-        """Dial lost endpoints again, each ever less often, while there is work for them."""
-        down = [group for group in self._groups if group.down is not None]
-        if not down or not len(self.schedule):
+        """Dial lost endpoints again while there is work for them."""
+        if not len(self.schedule):
             return
-        now = time.perf_counter()
-        for group in down:
-            if now >= group.redial_at and group.reopen():
+        down = self._down
+        for group in list(down):
+            if group.revived():
+                down.remove(group)
                 group.start()
-        alive = [group for group in self._groups if group.down is None]
+        now = time.perf_counter()
+        alive = len(down) < len(self._groups)
         if not alive and all(now - group.down_since > _RECONNECT_SECONDS for group in down):
             assert down[0].down is not None
             raise down[0].down

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from rlmesh.errors import add_note
 from rlmesh.evals.lanes import Lane
 from rlmesh.models.context import EpisodeContexts
 from rlmesh.models.corners import Corners
 from rlmesh.spaces import Space
 from rlmesh.values.tree import describe_tree
 
-__all__ = ["RANDOM_SAMPLE", "CornersPolicy", "Policy", "RandomPolicy", "RandomSample", "misfit"]
+__all__ = [
+    "RANDOM_SAMPLE",
+    "CornersPolicy",
+    "Policy",
+    "RandomPolicy",
+    "RandomSample",
+    "fitted",
+    "misfit",
+    "note_lanes",
+    "planned",
+    "replayed",
+]
 
 
 class RandomSample:
@@ -44,7 +56,7 @@ class Policy(Protocol):
         ...
 
     def act(self, lane: Lane) -> Any:
-        """Return the env's next action for the lane; for a horizon of 1."""
+        """Return the lane's next action; for a horizon of 1."""
         ...
 
     def plan(self, lane: Lane) -> Sequence[Any]:
@@ -148,7 +160,8 @@ class RandomPolicy:
         stream = self._streams.get(lane.episode_id)
         if stream is None:
             stream = self._streams[lane.episode_id] = self._space.bound_to(None)
-            stream.seed(lane.assignment.seed)
+            seed = lane.assignment.seed
+            stream.seed(None if seed is None else seed % 2**64)  # a space takes no negative one
         return stream.sample()
 
     def plan(self, lane: Lane) -> Sequence[Any]:
@@ -167,9 +180,52 @@ class RandomPolicy:
         self._streams.clear()
 
 
-def misfit(exc: ValueError, policy: Policy, lane: Lane, action: Any, rows: int) -> ValueError:
+def planned(policy: Policy, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:
+    """Return the plans of one lane or several; what goes wrong says for which."""
+    try:
+        return [policy.plan(lanes[0])] if len(lanes) == 1 else policy.plan_many(lanes)
+    except Exception as exc:
+        note_lanes(exc, lanes)
+        raise
+
+
+def replayed(policy: Policy, lane: Lane) -> Any:
+    """Return the next action of the lane's queue."""
+    try:
+        policy.replay(lane)
+    except Exception as exc:
+        note_lanes(exc, (lane,))
+        raise
+    return lane.queue.take()
+
+
+def fitted(policy: Policy, lane: Lane, action: Any, conform: Callable[[Any], Any]) -> Any:
+    """Return the lane's action as its env gets it; ValueError says what does not fit, and where."""
+    if policy.adapts:
+        try:
+            action = policy.deliver(lane, action)
+        except Exception as exc:
+            note_lanes(exc, (lane,))
+            raise
+    try:
+        return conform(action)
+    except ValueError as exc:
+        raise misfit(exc, policy, lane, action) from None
+
+
+def misfit(exc: ValueError, policy: Policy, lane: Lane, action: Any) -> ValueError:
     """Return what is wrong with an action the policy returned: where, from what, and which one."""
     return ValueError(
-        f"{exc}. {policy.corner(rows)}() returned it for {lane}; it was given "
+        f"{exc}. {policy.corner(lane.rows)}() returned it for {lane}; it was given "
         f"{describe_tree(lane.observation)} and returned {describe_tree(action)}"
     )
+
+
+def note_lanes(exc: BaseException, lanes: Sequence[Lane]) -> None:
+    """Note on what a prediction raised for which episodes it was, if that is not noted yet."""
+    notes: Sequence[str] = getattr(exc, "__notes__", ())
+    if not any(note.startswith(_WHILE) for note in notes):
+        add_note(exc, _WHILE + "; ".join(map(str, lanes)))
+
+
+_WHILE = "while predicting for "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rlmesh.evals.results import EpisodeResult
@@ -24,10 +25,14 @@ class Progress(Protocol):
 
 
 class _Tally:
-    def __init__(self, total: int) -> None:
+    """Counts episodes, those of a resumed journal first."""
+
+    def __init__(self, total: int, done: Sequence[EpisodeResult]) -> None:
         self.total = total
         self.done = 0
         self.successes = 0
+        for episode in done:
+            self.add(episode)
 
     def add(self, episode: EpisodeResult) -> None:
         self.done += 1
@@ -51,11 +56,10 @@ class _Silent:
 class _Lines:
     """Plain lines on stderr: at most one every ten seconds, and one at the end."""
 
-    def __init__(self, total: int, done: int) -> None:
-        self._tally = _Tally(total)
-        self._before = done
+    def __init__(self, total: int, done: Sequence[EpisodeResult]) -> None:
+        self._tally = _Tally(total, done)
         self._last = time.monotonic()
-        self._shown = -1
+        self._shown: int | None = None
 
     def add(self, episode: EpisodeResult) -> None:
         self._tally.add(episode)
@@ -65,8 +69,8 @@ class _Lines:
     def _show(self) -> None:
         self._last = time.monotonic()
         self._shown = self._tally.done
-        done = self._before + self._tally.done
-        print(f"rlmesh: {done}/{self._tally.total} episodes, {self._tally}", file=sys.stderr)
+        tally = self._tally
+        print(f"rlmesh: {tally.done}/{tally.total} episodes, {tally}", file=sys.stderr)
 
     def close(self) -> None:
         if self._shown != self._tally.done:
@@ -76,10 +80,10 @@ class _Lines:
 class _Bar:
     """A rich progress bar with the running success rate and its 95 % interval."""
 
-    def __init__(self, total: int, done: int) -> None:
+    def __init__(self, total: int, done: Sequence[EpisodeResult]) -> None:
         columns: Any = importlib.import_module("rich.progress")
         console: Any = importlib.import_module("rich.console")
-        self._tally = _Tally(total)
+        self._tally = _Tally(total, done)
         self._progress = columns.Progress(
             columns.TextColumn("rlmesh"),
             columns.BarColumn(),
@@ -90,7 +94,7 @@ class _Bar:
             console=console.Console(stderr=True),
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task("", total=total, completed=done, rate="")
+        self._task = self._progress.add_task("", total=total, completed=len(done), rate="")
         self._progress.start()
 
     def add(self, episode: EpisodeResult) -> None:
@@ -101,7 +105,7 @@ class _Bar:
         self._progress.stop()
 
 
-def make_progress(wanted: bool | None, total: int, done: int) -> Progress:
+def make_progress(wanted: bool | None, total: int, done: Sequence[EpisodeResult]) -> Progress:
     """Return the progress display for a run of ``total`` episodes, ``done`` of them before it.
 
     Args:

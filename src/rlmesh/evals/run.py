@@ -106,10 +106,8 @@ def run(
         trust_entrypoints=trust_entrypoints,
         execution_horizon=execution_horizon,
     )
-    if not request.seeds:
-        return RunResult(())
     try:
-        result = driven.execute(request)
+        result = driven.execute(request, last=True)
     except BaseException as exc:
         driven.abort(exc)
         raise

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rlmesh.envs.link import as_seed
+from rlmesh.evals.results import EpisodeFailure
 
 __all__ = ["Assignment", "Schedule", "episode_seeds"]
 
@@ -35,11 +36,20 @@ class Schedule:
     Args:
         seeds: the seed of every episode.
         done: indices that a journal already holds.
+        lost: attempts that it holds.
     """
 
-    def __init__(self, seeds: Sequence[int | None], done: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        seeds: Sequence[int | None],
+        done: Collection[int] = (),
+        lost: Iterable[EpisodeFailure] = (),
+    ) -> None:
+        attempts = Counter(failure.index for failure in lost)
         self._queue = deque(
-            Assignment(index, seed) for index, seed in enumerate(seeds) if index not in done
+            Assignment(index, seed, 1 + attempts[index])
+            for index, seed in enumerate(seeds)
+            if index not in done
         )
 
     def take(self) -> Assignment | None:

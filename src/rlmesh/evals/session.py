@@ -7,10 +7,11 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlmesh.envs.link import as_seed
-from rlmesh.evals.endpoints import LocalScalar, RemoteScalar
+from rlmesh.errors import add_note
+from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
 from rlmesh.evals.engine import Request, check_request, execute
 from rlmesh.evals.hooks import RunHooks
 from rlmesh.evals.lanes import Lane, Limits
@@ -19,14 +20,20 @@ from rlmesh.evals.policy import (
     Policy,
     RandomPolicy,
     RandomSample,
-    misfit,
+    fitted,
+    planned,
+    replayed,
 )
 from rlmesh.evals.results import RunResult
 from rlmesh.evals.schedule import Assignment
-from rlmesh.evals.targets import Targets, check_target
+from rlmesh.evals.targets import Targets, list_targets
 from rlmesh.models import Corners, as_model, check_horizon, model_corners
 from rlmesh.wire.contract import EnvContract
 from rlmesh.wire.ids import uuid7
+
+if TYPE_CHECKING:
+    from rlmesh.adapters.readers import FrameSources, Reader
+    from rlmesh.adapters.tags import ObservationRoles
 
 __all__ = ["Session"]
 
@@ -60,9 +67,7 @@ class Session:
         execution_horizon: int = 1,
     ) -> None:
         self._horizon = check_horizon(execution_horizon)
-        for target in env if isinstance(env, (list, tuple)) else [env]:  # pyright: ignore[reportUnknownVariableType]
-            check_target(target)
-        self._env: Any = env
+        self._wanted = list_targets(env)
         self._instruction = instruction
         self._close_env = close_env
         self._trust = trust_entrypoints
@@ -75,16 +80,21 @@ class Session:
         self._targets: Targets | None = None
         self._policy: Policy | None = None
         self._lane: Lane | None = None
+        self._readers: dict[Any, Reader] = {}
         self._closed = False
 
     # Connecting
 
-    def _connected(self) -> tuple[Targets, Policy]:
+    def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("session is closed; make a new one")
+
+    def _connected(self) -> tuple[Targets, Policy]:
+        self._check_open()
         if self._targets is None or self._policy is None:
-            self._targets = targets = Targets(self._env)
-            self._policy = self._make_policy(targets)
+            if self._targets is None:
+                self._targets = Targets(self._wanted)
+            self._policy = self._make_policy(self._targets)
         return self._targets, self._policy
 
     def _make_model(self) -> None:
@@ -196,17 +206,13 @@ class Session:
         lane = self._open_lane("predict")
         lane.observation = obs
         queue = lane.queue
-        began = time.perf_counter()
         if queue:
-            policy.replay(lane)
-            action = policy.deliver(lane, queue.take())
+            action = replayed(policy, lane)
         else:
-            action = policy.deliver(lane, queue.start(policy.plan(lane)))
-        lane.spent_s += time.perf_counter() - began
-        try:
-            return endpoint.conform(action)
-        except ValueError as exc:
-            raise misfit(exc, policy, lane, action, 1) from None
+            began = time.perf_counter()
+            action = queue.start(planned(policy, (lane,))[0])
+            lane.spent_s += time.perf_counter() - began
+        return fitted(policy, lane, action, endpoint.conform)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
         """Step the env; returns (observation, reward, terminated, truncated, info).
@@ -221,8 +227,8 @@ class Session:
             raise RuntimeError("step() after the episode ended; call reset() first")
         before = time.perf_counter()
         observation, reward, terminated, truncated, info = endpoint.step(endpoint.conform(action))
-        lane.note(info)
         step_s = time.perf_counter() - before
+        lane.note(info)
         lane.over = lane.advance(observation, reward, terminated, truncated, step_s)
         return observation, reward, terminated, lane.truncated or truncated, info
 
@@ -274,12 +280,15 @@ class Session:
             progress=progress,
             journal=journal,
         )
-        if not request.seeds:
-            return RunResult(())
         return self.execute(request)
 
-    def execute(self, request: Request) -> RunResult:
-        """Run a checked request."""
+    def execute(self, request: Request, *, last: bool = False) -> RunResult:
+        """Run a checked request; nothing is used after the ``last``."""
+        self._check_open()
+        if not request.seeds:
+            request.hooks.on_run_start(self)
+            request.hooks.on_run_end(nothing := RunResult(()))
+            return nothing
         targets, policy = self._connected()
         if request.prefetch_lead and policy.remembers:
             raise ValueError(
@@ -301,12 +310,71 @@ class Session:
                 "execution_horizon": self._horizon,
                 "instruction": self._instruction,
             },
+            read=self._read,
             options=lambda assignment: None,
+            kept=targets.borrowed if last else targets.endpoints,
         )
 
-    def read(self, obs: Any, item: object) -> object:
-        """Read one value of an observation by role."""
-        raise NotImplementedError
+    # By role
+
+    def reader(self, *items: Any) -> Reader:
+        """Return a function from an observation to ``{role: value}``. Connects.
+
+        Args:
+            items: roles, whose value comes as the env gives it, or ``Image``, ``State`` and
+                ``Text`` leaves (``rlmesh.adapters``), which convert as for a model.
+
+        Raises:
+            AdapterResolutionError: the env carries no tags or has no such role, or a role is asked
+                for twice.
+            TypeError: no item, or one that is neither a role nor such a leaf.
+        """
+        return self._reader(self._connected()[0].endpoints[0], *items)
+
+    def _reader(self, endpoint: Endpoint, *items: Any) -> Reader:
+        from rlmesh.adapters.readers import reader
+        from rlmesh.adapters.resolution import published_tags
+
+        contract = endpoint.contract
+        link = getattr(endpoint, "link", None)
+        return reader(
+            published_tags(contract.metadata),
+            contract.observation_space,
+            *items,
+            framework=None if link is None else link.options.framework,
+        )
+
+    def read(self, obs: Any, item: Any) -> Any:
+        """Return one value of an observation by role; ``item`` as for :meth:`reader`. Connects."""
+        return self._read(self._connected()[0].endpoints[0], obs, item)
+
+    def _read(self, endpoint: Endpoint, obs: Any, item: Any) -> Any:
+        reader = self._readers.get((endpoint, item))
+        if reader is None:
+            reader = self._readers[endpoint, item] = self._reader(endpoint, item)
+        return reader(obs)[reader.roles[0]]
+
+    def observation_roles(self) -> ObservationRoles:
+        """Return the roles the env offers, by kind; empty groups without tags. Connects."""
+        from rlmesh.adapters.readers import observation_roles
+        from rlmesh.adapters.resolution import published_tags
+
+        return observation_roles(published_tags(self.contract.metadata))
+
+    def frame_sources(self) -> FrameSources:
+        """Return where pictures of the env can come from: camera roles, and its render. Connects.
+
+        An env of several lanes renders none.
+        """
+        from rlmesh.adapters.readers import frame_sources
+        from rlmesh.adapters.resolution import published_tags
+
+        targets, _ = self._connected()
+        endpoint, contract = targets.endpoints[0], self.contract
+        render = endpoint.render if isinstance(endpoint, (LocalScalar, RemoteScalar)) else None
+        if targets.lanes > 1 or render is None:
+            return frame_sources(published_tags(contract.metadata), None, lambda: None)
+        return frame_sources(published_tags(contract.metadata), contract.render_mode, render)
 
     # The end
 
@@ -354,7 +422,7 @@ class Session:
         try:
             self.close()
         except Exception as second:
-            warnings.warn(f"while closing the session: {second!r}", stacklevel=2)
+            add_note(exc, f"while closing the session: {type(second).__name__}: {second}")
 
     def __enter__(self) -> Session:
         return self

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -27,7 +29,7 @@ from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 from rlmesh.values import NUMPY
 from rlmesh.wire.contract import AutoresetMode
 
-__all__ = ["Targets", "check_target", "check_vector_limits"]
+__all__ = ["Targets", "check_vector_limits", "list_targets"]
 
 _ACCEPTED = (
     "an env with the gymnasium surface (single or vector), a RemoteEnv or RemoteVectorEnv, an "
@@ -39,17 +41,16 @@ class Targets:
     """The endpoints of an evaluation; what was dialled here is hung up by :meth:`release`.
 
     Args:
-        env: see ``run``.
+        targets: envs and addresses, as :func:`list_targets` returns them.
 
     Raises:
-        TypeError: ``env`` is nothing that can be evaluated on.
         ConnectionError, TimeoutError: an address does not answer.
         ValueError: the endpoints differ in their spaces.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, targets: Sequence[Any]) -> None:
         self.endpoints: list[Endpoint] = []
-        self._targets = _flatten(env)
+        self._targets = targets
         self._dialled: list[EnvLink] = []
         try:
             for target in self._targets:
@@ -69,8 +70,8 @@ class Targets:
             link = _dial(target)
             self._dialled.append(link)
             return _remote(link)
-        handle = getattr(target, "remote", target)  # the client inside a gymnasium env
-        if isinstance(handle, (RemoteEnv, RemoteVectorEnv)):
+        handle = _handle_of(target)
+        if handle is not None:
             return _remote(handle.link)
         if is_vector_env(target):
             if int(target.num_envs) > 1:
@@ -100,28 +101,64 @@ class Targets:
             link.hang_up()
 
     def close_envs(self) -> None:
-        """Close what the run was pointed at: local envs, and servers that allow it."""
-        for target, endpoint in zip(self._targets, self.endpoints, strict=True):
-            if isinstance(endpoint, (RemoteScalar, RemoteVector)):
-                endpoint.link.shutdown("the evaluation is over")
-            else:
-                target.close()
+        """Close what the run was pointed at, all of it: local envs, and servers that allow it."""
+        with contextlib.ExitStack() as stack:
+            for target, endpoint in zip(self._targets, self.endpoints, strict=True):
+                if isinstance(endpoint, (RemoteScalar, RemoteVector)):
+                    stack.callback(endpoint.link.shutdown, "the evaluation is over")
+                else:
+                    stack.callback(target.close)
+
+    @property
+    def borrowed(self) -> list[Endpoint]:
+        """The endpoints that were there before and are there after."""
+        dialled = [id(link) for link in self._dialled]
+        return [e for e in self.endpoints if id(getattr(e, "link", None)) not in dialled]
 
 
-def _flatten(env: Any) -> list[Any]:
-    if isinstance(env, (list, tuple)):
-        targets = list(cast("Sequence[Any]", env))
-        if not targets:
-            raise ValueError(f"env is an empty list; expected {_ACCEPTED}")
-    else:
-        targets = [env]
+class _PlainScalarLink(ScalarLink):
+    annotates = False  # nobody drives these by hand: infos hold what the env put there
+
+
+class _PlainVectorLink(VectorLink):
+    annotates = False
+
+
+def _handle_of(target: Any) -> RemoteEnv | RemoteVectorEnv | None:
+    """Return the client that ``target`` is, or that is inside a gymnasium one.
+
+    A class that steps in its own way is no such client: it is driven as an env of this process.
+    """
+    bound = sys.modules.get("rlmesh.gymnasium")
+    if bound is not None and type(target) in (bound.RemoteEnv, bound.RemoteVectorEnv):
+        return target.remote
+    for kind in (RemoteEnv, RemoteVectorEnv):
+        if isinstance(target, kind):
+            own = (getattr(type(target), name) for name in ("reset", "step"))
+            return target if list(own) == [kind.reset, kind.step] else None
+    return None
+
+
+def list_targets(env: Any) -> list[Any]:
+    """Return what ``env`` of a run stands for, each an env or an address; connects nothing.
+
+    Raises:
+        TypeError, ValueError: something cannot be evaluated on, or there is nothing at all.
+    """
+    several = isinstance(env, (list, tuple))
+    targets = list(cast("Sequence[Any]", env)) if several else [env]
+    if not targets:
+        raise ValueError(f"env is an empty list; expected {_ACCEPTED}")
     for target in targets:
-        check_target(target)
+        _check_target(target)
+    envs = [id(target) for target in targets if not isinstance(target, str)]
+    if len(set(envs)) < len(envs):
+        raise ValueError("env lists the same env twice; every lane needs an env of its own")
     return [_address_of(target) for target in targets]
 
 
-def check_target(target: Any) -> None:
-    """Raise TypeError or ValueError unless ``target`` can be evaluated on; connects nothing."""
+def _check_target(target: Any) -> None:
+    """Raise TypeError or ValueError unless ``target`` can be evaluated on."""
     target = _address_of(target)
     if isinstance(target, str):
         parse_address(target)
@@ -149,27 +186,27 @@ def _dial(address: str) -> EnvLink:
     options = LinkOptions(
         NUMPY, CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, "", DEFAULT_MESSAGE_LIMIT
     )
-    link = ScalarLink(where, options)
+    link = _PlainScalarLink(where, options)
     if link.contract.num_envs == 1:
         return link
     link.close()
-    return VectorLink(where, options)
+    return _PlainVectorLink(where, options)
 
 
 def _remote(link: EnvLink) -> Endpoint:
     return RemoteVector(link) if isinstance(link, VectorLink) else RemoteScalar(cast("Any", link))
 
 
-def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool, capped: bool) -> None:
+def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool) -> None:
     """Refuse what lanes that cannot be reset alone cannot do.
 
     Raises:
-        ValueError: seeds, or caps on episodes, or lanes that never reset by themselves.
+        ValueError: seeds, or lanes that never reset by themselves.
     """
     for endpoint in endpoints:
         if endpoint.resets_lanes or endpoint.lanes == 1:
             continue
-        what = "seeds" if seeded else "caps on an episode" if capped else ""
+        what = "seeds" if seeded else ""
         if not what and endpoint.contract.autoreset_mode is AutoresetMode.DISABLED:
             what = "more episodes than lanes"
         if what:

@@ -55,7 +55,8 @@ class GrpcChannel:
         self._limit = limit
         self._broken: str | None = None
         self._pid = os.getpid()
-        self._awaiting = False
+        self.window = 1
+        self._awaiting = 0
         self._stream = _Stream()
         self.set_timeout(timeout)
         options: list[tuple[str, Any]] = [
@@ -108,7 +109,7 @@ class GrpcChannel:
 
     def send(self, header: bytes, leaves: Sequence[LeafBuffer]) -> None:
         self._check()
-        if self._awaiting:
+        if self._awaiting >= self.window:
             where = f"{self._service} server at {self.address}"
             self._break(f"lost the {where} (the answer to the last request was never read)")
             self._check()
@@ -117,7 +118,7 @@ class GrpcChannel:
         if self._stream.call is None:
             join: Any = self._channel.stream_stream(_PATHS[self._service] + "Join")
             self._stream.open(join, self._metadata)
-        self._awaiting = True
+        self._awaiting += 1
         self._stream.requests.put(data)
 
     def recv(self) -> Message:
@@ -137,7 +138,7 @@ class GrpcChannel:
         except BaseException as exc:
             self._break(f"lost the {where} ({type(exc).__name__})")
             raise
-        self._awaiting = False
+        self._awaiting -= 1
         if isinstance(answer, bytes):
             stream.answered = True
             return detach_response(self._service, answer)

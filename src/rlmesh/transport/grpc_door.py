@@ -319,16 +319,43 @@ class GrpcSession:
         self._limit = limit
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._notify: Callable[[], None] | None = None
         self.ended = False
         self.dropped = False
 
     def exchange(self, request: bytes) -> bytes | None:
         """Hand a request to the driving thread and wait for its answer; None when it hung up."""
-        self._requests.put(request)
+        self._offer(request)
         return self._responses.get()
 
+    def _offer(self, request: bytes | None) -> None:
+        self._requests.put(request)
+        notify = self._notify
+        if notify is not None:
+            notify()
+
     def recv(self) -> Message | None:
-        data = self._requests.get()
+        return self._take(self._requests.get())
+
+    def watch(self, notify: Callable[[], None]) -> int | None:
+        self._notify = notify
+        notify()  # for what came before
+
+    def poll(self) -> Message | None:
+        try:
+            data = self._requests.get_nowait()
+        except queue.Empty:
+            return None
+        message = self._take(data)
+        if message is None:
+            raise EOFError
+        return message
+
+    @property
+    def buffered(self) -> bool:
+        return not self._requests.empty()
+
+    def _take(self, data: bytes | None) -> Message | None:
         if data is None or self.ended:
             return None
         try:
@@ -345,7 +372,7 @@ class GrpcSession:
         self._responses.put(response)
 
     def interrupt(self) -> None:
-        self._requests.put(None)
+        self._offer(None)
 
     def alive(self) -> bool:
         return not self.ended and bool(self._context.is_active())

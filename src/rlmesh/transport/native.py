@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rlmesh.errors import ProtocolException
@@ -50,6 +50,8 @@ _SERVICES: dict[ServiceName, int] = {"env": 1, "model": 2}
 _JOIN = int(FrameKind.JOIN)
 _MSG_DONTWAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _POLLRDHUP: int = getattr(select, "POLLRDHUP", 0)
+_UNREAD_SECONDS = 5.0
+"""How long one client of many may leave an answer unread that its socket has no room for."""
 HELLO_LIMIT = len(MAGIC) + _HELLO.size + 65535
 
 
@@ -128,6 +130,31 @@ class NativeSession:
             return None
         return header, leaves
 
+    def watch(self, notify: Callable[[], None]) -> int | None:
+        self._frames.set_timeout(_UNREAD_SECONDS)
+        return self._frames.fileno()
+
+    def poll(self) -> Message | None:
+        if self._stopped:
+            raise EOFError
+        try:
+            frame = self._frames.poll()
+        except ProtocolException as exc:
+            self._refuse(exc)
+            raise EOFError from exc
+        except OSError as exc:
+            raise EOFError from exc
+        if frame is None:
+            return None
+        kind, header, leaves = frame
+        if kind != _JOIN:
+            raise EOFError
+        return header, leaves
+
+    @property
+    def buffered(self) -> bool:
+        return self._frames.buffered
+
     def send(self, header: bytes, leaves: Sequence[LeafBuffer], *, last: bool = False) -> None:
         if last:
             self._stopped = True  # first, so that whoever read the answer may join at once
@@ -179,7 +206,8 @@ class NativeChannel:
         self.door_detail = "unix" if frames.sock.family == socket.AF_UNIX else "tcp"
         self._service: ServiceName = service
         self._frames = frames
-        self._awaiting = False
+        self.window = 1
+        self._awaiting = 0
         self._broken: str | None = None
         self._answer: bytes | None = None
         _inherited.add(self)
@@ -237,9 +265,9 @@ class NativeChannel:
         return self._call(FrameKind.SHUTDOWN, request)
 
     def send(self, header: bytes, leaves: Sequence[LeafBuffer]) -> None:
-        if self._awaiting:
+        if self._awaiting >= self.window:
             raise self._lost(ConnectionError("the answer to the last request was never read"))
-        self._awaiting = True
+        self._awaiting += 1
         try:
             self._frames.send(_JOIN, header, leaves)
         except BaseException as exc:
@@ -250,7 +278,7 @@ class NativeChannel:
             kind, header, leaves = self._frames.recv()
         except BaseException as exc:
             raise self._lost(exc) from None
-        self._awaiting = False
+        self._awaiting -= 1
         if kind != _JOIN:
             raise self._unexpected(_JOIN, Frame(kind, header, leaves))
         return header, leaves
@@ -268,7 +296,7 @@ class NativeChannel:
     def _unsent(self, exc: BaseException) -> BaseException:
         """Return what to raise when a request did not get out."""
         if isinstance(exc, ValueError) and self._broken is None:
-            self._awaiting = False
+            self._awaiting -= 1
             return exc  # over the message limit: nothing was sent
         if isinstance(exc, (BrokenPipeError, ConnectionResetError)) and self._broken is None:
             # The server may have said why before it hung up.

@@ -7,7 +7,7 @@ native door moves them without a copy and no door parses what it carries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from rlmesh.transport.framing import LeafBuffer
@@ -32,8 +32,26 @@ class ServerSession(Protocol):
         """Return the next request; None when the peer is gone or :meth:`interrupt` was called."""
         ...
 
+    def watch(self, notify: Callable[[], None]) -> int | None:
+        """Begin to serve this session beside others: from here on :meth:`poll`, never :meth:`recv`.
+
+        Returns:
+            A descriptor that is readable when :meth:`poll` may have something; None where there is
+            none, and ``notify`` is called instead, by any thread.
+        """
+        ...
+
+    def poll(self) -> Message | None:
+        """Return the next request if it is there, else None; EOFError where recv returns None."""
+        ...
+
+    @property
+    def buffered(self) -> bool:
+        """Whether :meth:`poll` may have something that the descriptor does not know of."""
+        ...
+
     def send(self, header: bytes, leaves: Sequence[LeafBuffer], *, last: bool = False) -> None:
-        """Answer; with ``last`` the stream ends. ConnectionError if the peer is gone."""
+        """Answer; with ``last`` the stream ends. OSError if the peer is gone or does not read."""
         ...
 
     def interrupt(self) -> None:
@@ -82,11 +100,16 @@ class Service(Protocol):
 
 
 class Channel(Protocol):
-    """The client's end of a connection; one request at a time. Not thread safe.
+    """The client's end of a connection. Not thread safe.
+
+    Answers come in the order of the requests, of which :attr:`window` may be under way at a time.
 
     Every method raises ConnectionError or TimeoutError naming the address when the peer is gone or
     does not answer in time, and the channel is then closed for good.
     """
+
+    window: int
+    """How many requests may be sent before their answers are read; 1 by default."""
 
     @property
     def address(self) -> str: ...

@@ -89,7 +89,8 @@ class Tensor(np.ndarray[Any, Any]):
             )
         try:
             array: np.ndarray[Any, Any] = np.from_dlpack(obj)
-        except (BufferError, RuntimeError) as exc:
+            resolve_dtype(array.dtype)
+        except (BufferError, RuntimeError, ValueError) as exc:
             raise ValueError(
                 f"cannot adopt {type(obj).__name__} through DLPack: {exc}; expected a CPU array of "
                 "bool, integers or floats (bfloat16 is not supported on the wire: cast to float32)"

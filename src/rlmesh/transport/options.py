@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 
-__all__ = ["ServeOptions"]
+__all__ = ["ServeOptions", "check_seconds", "checked_options"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +18,10 @@ class ServeOptions:
     Attributes:
         idle_timeout_seconds: stop after that long without a request. Armed when the server starts,
             restarted by every request, held by a running one. None (default): never.
-        drain_timeout_seconds: how long :meth:`EnvServer.shutdown` waits for a running request. None
-            (default): as long as it takes.
-        close_timeout_seconds: how long it then waits for the env's ``close``. None (default): as
+        drain_timeout_seconds: how long ``shutdown`` waits for a running request. None (default): as
             long as it takes.
+        close_timeout_seconds: how long it then waits for the ``close`` of the env or model. None
+            (default): as long as it takes.
         allow_remote_shutdown: honour a client's ``shutdown()``. Off by default; the environment
             variable ``RLMESH_ALLOW_REMOTE_SHUTDOWN=1`` turns it on as well.
         token: bearer token that every request must show. None or ``""`` (default): no
@@ -69,6 +69,13 @@ class ServeOptions:
             f"allow_remote_shutdown={self.allow_remote_shutdown}, token={shown}, "
             f"max_message_bytes={self.max_message_bytes})"
         )
+
+
+def checked_options(options: ServeOptions | None) -> ServeOptions:
+    """Return ``options``, or the defaults; TypeError for anything else."""
+    if options is not None and not isinstance(options, ServeOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"options must be ServeOptions, got {type(options).__name__}")
+    return options or ServeOptions()
 
 
 def check_seconds(name: str, value: float | None) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 
@@ -36,3 +39,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("skipped tests fail this session (CI=true or RLMESH_STRICT_SKIPS=1)")
     for nodeid, reason in _skipped:
         terminalreporter.write_line(f"{nodeid}: {reason}", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_folder_for_temporary_files() -> Iterator[None]:
+    """Keep this session's temporary files apart, so that what it leaves behind can be counted."""
+    folder = tempfile.mkdtemp(prefix="rlt-")
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    yield
+    tempfile.tempdir = None
+    if before is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before
+    shutil.rmtree(folder, ignore_errors=True)

@@ -333,7 +333,7 @@ def test_seeds_must_be_as_many_as_lanes(reference: Reference, serve: Serve) -> N
             same_value(space, value, ENVS["tracker"]().reset(seed=seed)[0], f"{name}, {lane=}")
 
 
-def test_clients_leave_nothing_behind(reference: Reference) -> None:
+def test_clients_leave_nothing_behind(reference: Reference, own_tempdir: None) -> None:
     def visit() -> None:
         with serving(ENVS["tracker"]()) as server:
             session = [connect(server.address), ["reset", {}], ["close"]]

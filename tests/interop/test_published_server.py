@@ -446,7 +446,7 @@ def test_run_ends_with_the_envs_exception(reference: Reference) -> None:
         rlmesh.run(POLICIES["provoke"], served.address, seeds=[1])
 
 
-def test_sessions_leave_nothing_behind(reference: Reference) -> None:
+def test_sessions_leave_nothing_behind(reference: Reference, own_tempdir: None) -> None:
     with reference.serving("tracker") as served:
         with SCALAR(served.address) as env:
             env.reset()

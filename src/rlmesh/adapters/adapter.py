@@ -14,7 +14,14 @@ from rlmesh.adapters.apply_inputs import InputReader, compile_input
 from rlmesh.adapters.base import AdapterBase
 from rlmesh.adapters.explain import explain_plan
 from rlmesh.adapters.history import EpisodeHistory
-from rlmesh.adapters.plan import ImageInput, Plan, PreviousPiece, StateInput, TextInput
+from rlmesh.adapters.plan import (
+    CustomInput,
+    ImageInput,
+    Plan,
+    PreviousPiece,
+    StateInput,
+    TextInput,
+)
 from rlmesh.adapters.trees import Path, assemble, path_name
 
 __all__ = ["Adapter", "payload_signature"]
@@ -72,6 +79,15 @@ class Adapter(AdapterBase[Array]):
         if self._remembers:
             self._episode(episode).act(action)
         return self._write(action)
+
+    def write_action(self, raw_action: Any) -> Array:
+        """The same for an action that is not executed yet: nothing is remembered."""
+        return self._write(model_action(raw_action, self.plan.action.model_dim))
+
+    def note_action(self, raw_action: Any, *, episode: Hashable = None) -> None:
+        """Remember that the model's action was executed for the observation seen last."""
+        if self._remembers:
+            self._episode(episode).act(model_action(raw_action, self.plan.action.model_dim))
 
     def observe(self, raw_obs: Any, *, episode: Hashable = None) -> None:
         """Extend the memory by the observation of a step that asked for no prediction."""
@@ -168,18 +184,32 @@ class Adapter(AdapterBase[Array]):
         """What a person should know: what is dropped, made up, or cannot be verified."""
         return list(self.plan.advisories)
 
-    def read_keys(self) -> tuple[str, ...]:
-        """The places of the observation the plan reads, in order of the inputs."""
-        names: dict[str, None] = {}
+    @property
+    def remembers(self) -> bool:
+        """Whether what the model is given depends on earlier steps."""
+        return self._remembers
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether an input is of the user's own making, and so may read any leaf."""
+        return any(isinstance(step, CustomInput) for step in self.plan.inputs)
+
+    def read_paths(self) -> tuple[Path, ...]:
+        """The leaves of the observation the plan reads, in order of the inputs."""
+        paths: dict[Path, None] = {}
         for step in self.plan.inputs:
             if isinstance(step, (ImageInput, TextInput)):
-                sources = [step.source] if step.source is not None else []
+                sources = [step.source]
             elif isinstance(step, StateInput):
                 sources = [getattr(piece, "source", None) for piece in step.pieces]
             else:
                 sources = []
-            names.update((path_name(path), None) for path in sources if path is not None)
-        return tuple(names)
+            paths.update((path, None) for path in sources if path is not None)
+        return tuple(paths)
+
+    def read_keys(self) -> tuple[str, ...]:
+        """The names of :meth:`read_paths`."""
+        return tuple(dict.fromkeys(path_name(path) for path in self.read_paths()))
 
     def history_windows(self) -> tuple[tuple[str, int, int], ...]:
         """(placement, frames kept, bytes per frame) of every stacked input."""

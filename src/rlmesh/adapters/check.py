@@ -1,7 +1,8 @@
 """Does the env give what its tags promise? A few steps with a policy that knows nothing.
 
 Tags and a spec can agree with each other and still not with the simulator: a camera that renders
-black, four numbers that are no quaternion, a gripper in millimetres. :func:`check` looks at the values.
+black, four numbers that are no quaternion, a gripper in millimetres. :func:`check` looks at the
+values.
 
 =================================  =========  ====================================================
 code                               severity   what was seen

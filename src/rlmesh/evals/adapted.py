@@ -95,6 +95,12 @@ class AdaptedPolicy(CornersPolicy):
             lane.observation, episode=lane.episode_id, instruction=self._instruction
         )
 
+    def act(self, lane: Lane) -> Any:
+        seen = self.seen(lane)
+        if self._contexts is None:
+            return self._predict(seen)
+        return self._predict(seen, self._context(lane))
+
     def replay(self, lane: Lane) -> None:
         self._adapters[lane.group].observe(lane.observation, episode=lane.episode_id)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class Endpoint(Protocol):
     """Whether some lanes can be reset, with seeds of their own, while others go on."""
     steps_lanes: bool
     """Whether some lanes can be stepped while others stand still."""
+
     def send_reset(
         self,
         lanes: Sequence[int] | None,
@@ -189,9 +190,10 @@ class LocalScalar(_Local):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
         """Step with a conforming action, both phases at once."""
         result: Any = self.env.step(action)
-        if type(result) is not tuple or len(result) != 5:  # pyright: ignore[reportUnknownArgumentType]
-            result = split_step(result)
-        observation, reward, terminated, truncated, info = cast("tuple[Any, ...]", result)
+        try:
+            observation, reward, terminated, truncated, info = result
+        except (TypeError, ValueError):
+            result = observation, reward, terminated, truncated, info = split_step(result)
         if type(reward) is not float:
             reward = as_reward(reward)
         if type(info) is not dict:

@@ -89,8 +89,8 @@ class Lane:
         self.observation = observation
         self.reward += reward
         self.step_s += step_s
-        self.charged_s = self.spent_s
-        self.predict_s += self.spent_s
+        self.charged_s = spent_s = self.spent_s
+        self.predict_s += spent_s
         self.spent_s = 0.0
         self.steps = steps = self.steps + 1
         if terminated or truncated:

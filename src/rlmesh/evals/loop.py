@@ -112,16 +112,15 @@ class Loop:
 
     def _run_alone(self, endpoint: LocalScalar | RemoteScalar) -> None:
         policy, adapts, chunks = self.policy, self.policy.adapts, self.policy.horizon > 1
-        act = self._next_of_plan if chunks else policy.act
+        act = self._next_of_plan if chunks else policy.act  # the former books its own time
         conform, step = endpoint.conform, endpoint.step
         clock = time.perf_counter
-        on_step, keep = self.hooks.steps, endpoint.keep if self.hooks.steps else None
+        on_step, keep, acted_on, acted = self.hooks.steps, endpoint.keep, None, None
         note_step, note_predict = self.telemetry.step_s.append, self.telemetry.predict_s.append
         while (assignment := self.schedule.take()) is not None:
             lane = self._reset_alone(endpoint, assignment)
             after = clock()
             while True:
-                replays = chunks and bool(lane.queue)
                 try:
                     action = act(lane)
                     if adapts:
@@ -130,16 +129,17 @@ class Loop:
                     note_lanes(exc, (lane,))
                     raise
                 before = clock()
-                if not replays:
+                if not chunks:
                     lane.spent_s = spent_s = before - after
                     note_predict(spent_s)
                 try:
                     action = conform(action)
                 except ValueError as exc:
                     raise misfit(exc, policy, lane, action) from None
-                acted_on, acted = lane.observation, action
-                if keep is not None:
-                    acted_on, acted = keep(acted_on), keep(action)
+                if on_step:
+                    acted_on, acted = lane.observation, action
+                    if keep is not None:
+                        acted_on, acted = keep(acted_on), keep(acted)
                 seen, reward, terminated, truncated, info = step(action)
                 after = clock()
                 step_s = after - before
@@ -171,7 +171,11 @@ class Loop:
         if lane.queue:
             self.policy.replay(lane)
             return lane.queue.take()
-        return lane.queue.start(self.policy.plan(lane))
+        began = time.perf_counter()
+        plan = self.policy.plan(lane)
+        lane.spent_s = time.perf_counter() - began
+        self.telemetry.predict_s.append(lane.spent_s)
+        return lane.queue.start(plan)
 
     # Several lanes
 

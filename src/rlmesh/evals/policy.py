@@ -104,8 +104,8 @@ class CornersPolicy:
 
     def act(self, lane: Lane) -> Any:
         if self._contexts is None:
-            return self._predict(self.seen(lane))
-        return self._predict(self.seen(lane), self._context(lane))
+            return self._predict(lane.observation)
+        return self._predict(lane.observation, self._context(lane))
 
     def plan(self, lane: Lane) -> Sequence[Any]:
         context = None if self._contexts is None else self._context(lane)

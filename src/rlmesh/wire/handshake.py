@@ -20,7 +20,9 @@ from rlmesh.wire import messages
 from rlmesh.wire.status import StatusError
 
 __all__ = [
+    "ADAPTER_PLAN",
     "EDITION",
+    "OBSERVATION_HISTORY",
     "PARTIAL_RESET",
     "PROTOCOL_GENERATION",
     "SUBSET_STEP",
@@ -37,6 +39,13 @@ __all__ = [
 
 PROTOCOL_GENERATION = "rlmesh-wire-v1"
 EDITION = "2026.06"
+
+ADAPTER_PLAN = "rlmesh.model.adapter_plan.v1"
+"""Capability: the answer to a resolve says which leaves of the observation are read, and whether
+the observations passed during a chunk's replay are wanted."""
+
+OBSERVATION_HISTORY = "rlmesh.model.observation_history.v1"
+"""Capability, as the published protocol names it: past observations are kept by episode."""
 
 PARTIAL_RESET = "rlmesh.env.partial_reset.v1"
 """Capability: lanes may be reset alone, each with a seed of its own, while others go on."""

@@ -1,0 +1,356 @@
+"""From JoinRequests to JoinResponses: what the clients of a model server ask of its model.
+
+Every method runs on the model's thread. A predict is first taken in (:meth:`ServedModel.handle`)
+and answered later, together with others (:meth:`ServedModel.predict`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rlmesh.errors import ProtocolException
+from rlmesh.models.adapting import adapter_for
+from rlmesh.models.model import Model, model_corners
+from rlmesh.models.slots import Part, Slot
+from rlmesh.wire import messages
+from rlmesh.wire.contract import EnvContract, contract_from_message
+from rlmesh.wire.handshake import SUPPORTED_EDITIONS
+from rlmesh.wire.status import (
+    ModelErrorCode,
+    ModelFault,
+    describe_exception,
+    exception_to_model_error,
+)
+
+__all__ = ["Client", "Job", "Reply", "ServedModel"]
+
+_log = logging.getLogger("rlmesh")
+
+Reply = tuple[bytes, Sequence[Any], bool]
+"""A serialised JoinResponse without its leaves, the leaves, and whether the stream ends with it."""
+
+
+class Client:
+    """What the server knows of one session: the envs it resolved."""
+
+    def __init__(self) -> None:
+        self.slots: dict[str, Slot] = {}
+        self.last: tuple[bytes, Any] | None = None  # most requests repeat the header before them
+
+
+class Job:
+    """One predict request, from its arrival to its answer.
+
+    Attributes:
+        parts: per group of the request its rows, or why it was refused.
+        reply: the answer, once there is one.
+    """
+
+    def __init__(self, request: Any, parts: list[Part | Exception]) -> None:
+        self.request = request
+        self.parts = parts
+        self.good = [part for part in parts if isinstance(part, Part)]
+        self.rows = sum(len(part.rows) for part in self.good)
+        self.arrived = time.perf_counter_ns()
+        self.began = self.ended = 0
+        self.reply: Reply | None = None
+
+
+class ServedModel:
+    """A model behind a server, with the state of every client's envs."""
+
+    def __init__(self, model: Model, max_batch: int | None = None) -> None:
+        self.model = model
+        self.corners = model_corners(model)
+        self._max_batch = max_batch
+
+    def handle(self, client: Client, header: bytes, leaves: Sequence[memoryview]) -> Reply | Job:
+        """Answer a request, or take in one that needs a prediction."""
+        if client.last is not None and client.last[0] == header:
+            request = client.last[1]
+        else:
+            try:
+                request = messages.parse(messages.model.JoinRequest, header)
+            except ProtocolException as exc:
+                fault = ModelFault(ModelErrorCode.INVALID_REQUEST, str(exc), recoverable=False)
+                return _refusal(messages.model.JoinRequest(), fault, "join")
+            client.last = header, request
+        kind = request.WhichOneof("kind") or ""
+        try:
+            if kind == "predict":
+                return Job(request, [self._accept(client, request.predict, leaves)])
+            if kind == "grouped_predict":
+                return self._accept_groups(client, request, leaves)
+            return self._handle_rare(client, request, kind)
+        except ModelFault as fault:
+            return _refusal(request, fault, kind)
+        except Exception as exc:
+            _log.warning("%s raised %s", kind, describe_exception(exc))
+            return _refusal(request, exc, kind)
+
+    def _accept(self, client: Client, predict: Any, leaves: Sequence[memoryview]) -> Part:
+        slot = client.slots.get(predict.context.env_id)
+        if slot is None:
+            raise ModelFault(
+                ModelErrorCode.NOT_CONFIGURED,
+                f"no adapter is resolved for env {predict.context.env_id!r}; resolve one first",
+            )
+        return slot.accept(predict, leaves)
+
+    def _accept_groups(
+        self, client: Client, request: Any, leaves: Sequence[memoryview]
+    ) -> Reply | Job:
+        groups = request.grouped_predict.groups
+        if not groups:
+            raise ModelFault(ModelErrorCode.INVALID_REQUEST, "the grouped predict has no groups")
+        horizons = {
+            client.slots[group.context.env_id].horizon
+            for group in groups
+            if group.context.env_id in client.slots
+        }
+        if len(horizons) > 1:
+            raise ModelFault(
+                ModelErrorCode.INVALID_REQUEST,
+                f"the groups of one request share their execution_horizon, got {sorted(horizons)}",
+            )
+        parts: list[Part | Exception] = []
+        at = 0
+        for group in groups:
+            slot = client.slots.get(group.context.env_id)
+            share = len(leaves) // len(groups)
+            if slot is not None:
+                share = slot.leaves(projected=group.projected)
+            try:
+                parts.append(self._accept(client, group, leaves[at : at + share]))
+            except Exception as exc:
+                parts.append(exc)
+            at += share
+        job = Job(request, parts)
+        return job if job.good else _answer(job, [])
+
+    def _handle_rare(self, client: Client, request: Any, kind: str) -> Reply:
+        response = messages.model.JoinResponse(request_id=request.request_id)
+        if kind == "resolve_adapter":
+            self._resolve(client, request.resolve_adapter, response.resolve_adapter)
+        elif kind == "reset_adapter":
+            reset = request.reset_adapter
+            slot = client.slots.get(reset.context.env_id)
+            response.reset_adapter.SetInParent()
+            if slot is not None:
+                for episode in reset.episode_ids:
+                    slot.end(episode)
+                if not reset.episode_ids:
+                    slot.end_all()
+        elif kind == "release_adapter":
+            response.release_adapter.SetInParent()
+            slot = client.slots.pop(request.release_adapter.context.env_id, None)
+            if slot is not None:
+                slot.end_all()
+        elif kind == "close":
+            response.close.SetInParent()
+            self.forget(client)
+        else:
+            raise ModelFault(
+                ModelErrorCode.UNSUPPORTED, "the request asks for nothing known here"
+            )
+        return response.SerializeToString(), (), kind == "close"
+
+    def _resolve(self, client: Client, request: Any, response: Any) -> None:
+        env_id = request.context.env_id
+        edition = request.selected_workflow_edition
+        if edition and edition not in SUPPORTED_EDITIONS:
+            raise ModelFault(
+                ModelErrorCode.INVALID_REQUEST,
+                f"unknown workflow edition {edition!r}; this server runs "
+                f"{list(SUPPORTED_EDITIONS)}",
+            )
+        try:
+            contract = _read_contract(request.env_spec)
+            adapter = adapter_for(
+                self.model.spec,
+                contract,
+                name=f"env {contract.id!r}",
+                trust_entrypoints=self.model.trust_entrypoints,
+            )
+            horizon = self._horizon(request.execution_horizon)
+        except (ProtocolException, ValueError, TypeError, ImportError) as exc:
+            raise ModelFault(ModelErrorCode.INVALID_REQUEST, str(exc)) from exc
+        slot = Slot(
+            contract,
+            self.corners,
+            adapter,
+            horizon,
+            request.env_spec.SerializeToString(deterministic=True),
+            plans=request.wants_plan,
+        )
+        response.SetInParent()
+        if request.wants_plan:
+            slot.describe_plan(response.plan)
+        elif horizon > 1 and adapter is not None and adapter.history_windows():
+            _log.warning(
+                "the client of env %r sends no observations between its predicts, so at "
+                "execution_horizon=%d the model's frame stacks lack them",
+                contract.id,
+                horizon,
+            )
+        before = client.slots.pop(env_id, None)
+        if before is not None:
+            before.end_all()
+        client.slots[env_id] = slot
+
+    def _horizon(self, requested: int) -> int:
+        if requested > 1 and not self.corners.chunks:
+            _log.warning(
+                "execution_horizon=%d was requested but the model defines no predict_chunk(); "
+                "running un-chunked",
+                requested,
+            )
+            return 1
+        return self.corners.check_horizon(max(1, requested))
+
+    # Predictions
+
+    def predict(self, jobs: Sequence[Job]) -> None:
+        """Predict for all jobs, fused where that changes nothing, and give each its reply."""
+        for batch in self._batches(jobs):
+            self._run(batch)
+
+    def _batches(self, jobs: Sequence[Job]) -> list[list[Job]]:
+        batches: list[list[Job]] = []
+        open_batches: dict[Any, list[Job]] = {}
+        for job in jobs:
+            key = self._fusion_key(job)
+            batch = open_batches.get(key) if key is not None else None
+            limit = self._max_batch
+            if batch is None or (limit and sum(j.rows for j in batch) + job.rows > limit):
+                batch = []
+                batches.append(batch)
+                if key is not None:
+                    open_batches[key] = batch
+            batch.append(job)
+        return batches
+
+    def _fusion_key(self, job: Job) -> Any:
+        """Return what jobs that may share a forward pass agree on; None for one that may not.
+
+        Rows of unrelated clients are fused only where a single prediction already runs the batch
+        corner, so that company does not change what is computed.
+        """
+        horizon = job.good[0].slot.horizon
+        if not self.corners.allow_fusion or not self.corners.batches_directly(horizon):
+            return None
+        keys = {part.slot.key for part in job.good}
+        return (horizon, keys.pop()) if len(keys) == 1 else None
+
+    def _run(self, batch: Sequence[Job]) -> None:
+        began = time.perf_counter_ns()
+        parts = [part for job in batch for part in job.good]
+        try:
+            plans = self._predict_rows(parts)
+        except Exception as exc:
+            if len(batch) > 1:  # only who asked for the fault shall have it
+                for job in batch:
+                    self._run((job,))
+                return
+            _log.warning("predict raised %s", describe_exception(exc))
+            plans = [exc] * len(parts)
+        ended = time.perf_counter_ns()
+        at = 0
+        for job in batch:
+            job.began, job.ended = began, ended
+            job.reply = _answer(job, plans[at : at + len(job.good)])
+            at += len(job.good)
+
+    def _predict_rows(self, parts: Sequence[Part]) -> list[Any]:
+        """Return the plans of each part's rows, from one call for all of them."""
+        rows = [row for part in parts for row in part.rows]
+        contexts = None
+        if self.corners.takes_context:
+            contexts = [context for part in parts for context in part.contexts or ()]
+        found = self.corners.predict_rows(
+            rows,
+            contexts,
+            parts[0].slot.horizon,
+            lanes=[f"episode {episode!r}" for part in parts for episode in part.episodes],
+            groups=[id(part.slot) for part in parts for _ in part.rows],
+        )
+        plans: list[Any] = []
+        at = 0
+        for part in parts:
+            plans.append(found[at : at + len(part.rows)])
+            at += len(part.rows)
+        return plans
+
+    def too_large(self, job: Job, exc: ValueError) -> Reply:
+        """Return the reply in place of one that is over the message limit."""
+        return _refusal(job.request, ModelFault(ModelErrorCode.INTERNAL, str(exc)), "predict")
+
+    def forget(self, client: Client) -> None:
+        """End what a client left running: it is gone."""
+        slots, client.slots = list(client.slots.values()), {}
+        for slot in slots:
+            try:
+                slot.end_all()
+            except Exception:
+                _log.exception("ending the episodes of a client failed")
+
+
+def _read_contract(env_spec: Any) -> EnvContract:
+    message = messages.core.EnvContract(num_envs=1)
+    message.spec.CopyFrom(env_spec)
+    return contract_from_message(message)
+
+
+def _answer(job: Job, plans: Sequence[Any]) -> Reply:
+    """Return the reply of a job whose good parts have these plans, or this exception each."""
+    request = job.request
+    response = messages.model.JoinResponse(request_id=request.request_id)
+    leaves: list[Any] = []
+    if request.WhichOneof("kind") == "predict":
+        try:
+            leaves = _write(job.good[0], plans[0], request.predict, response.predict)
+        except Exception as exc:
+            return _refusal(request, exc, "predict", job.good[0].describe())
+    else:
+        pending = iter(plans)
+        groups = request.grouped_predict.groups
+        for part, group in zip(job.parts, groups, strict=True):
+            result = response.grouped_predict.results.add()
+            try:
+                if isinstance(part, Exception):
+                    raise part
+                leaves += _write(part, next(pending), group, result.response)
+            except Exception as exc:
+                told = part.describe() if isinstance(part, Part) else ""
+                result.error.CopyFrom(_model_error(exc, "predict", told))
+    now = time.perf_counter_ns()
+    response.endpoint_total_ns = now - job.arrived
+    response.user_ns = job.ended - job.began
+    response.queue_ns = max(0, job.began - job.arrived)
+    return response.SerializeToString(), leaves, False
+
+
+def _write(part: Part, plans: Any, request: Any, response: Any) -> list[Any]:
+    if isinstance(plans, Exception):
+        raise plans
+    leaves = part.slot.answer(part, plans, response)
+    response.context.CopyFrom(request.context)
+    return leaves
+
+
+def _refusal(request: Any, exc: Exception, during: str, told: str = "") -> Reply:
+    response = messages.model.JoinResponse(request_id=request.request_id)
+    response.error.CopyFrom(_model_error(exc, during, told))
+    return response.SerializeToString(), (), not response.error.is_recoverable
+
+
+def _model_error(exc: Exception, during: str, told: str) -> Any:
+    """Return the ModelError; what the model raised costs its sender the request, not the stream."""
+    error = exception_to_model_error(exc, during=during)
+    if not isinstance(exc, ModelFault):
+        error.is_recoverable = True
+        error.message += told
+    return error

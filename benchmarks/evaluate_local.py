@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import gymnasium as gym
@@ -52,11 +51,9 @@ def main() -> None:
             outcomes.append(loop(env, args.episodes))
             taken[loop.__name__].append((time.perf_counter() - begun) / outcomes[-1][0] * 1e6)
         assert outcomes[0] == outcomes[1], outcomes
-    announce(
-        by_hand=median(taken["by_hand"]),
-        by_run=median(taken["by_run"]),
-        ratio=median(r / h for h, r in zip(taken["by_hand"], taken["by_run"], strict=True)),
-    )
+    # The fastest round is the one that the rest of the machine disturbed least.
+    fastest = {name: min(rounds) for name, rounds in taken.items()}
+    announce(**fastest, ratio=fastest["by_run"] / fastest["by_hand"])
 
 
 if __name__ == "__main__":

@@ -131,14 +131,24 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-def spawn(python: str, script: str, *args: str, core: int | None) -> subprocess.Popen[str]:
-    """Run a script of this folder, on one core where `core` says which."""
+def spawn(
+    python: str, script: str, *args: str, core: int | None, path: Path | None = None
+) -> subprocess.Popen[str]:
+    """Run a script of this folder, on one core where `core` says which.
+
+    Modules are also found in the folder `path`.
+    """
+    environ = {**os.environ, "RLMESH_WORKFLOW_EDITION": ""}
+    if path is not None:
+        environ["PYTHONPATH"] = os.pathsep.join(
+            filter(None, (str(path), environ.get("PYTHONPATH")))
+        )
     process = subprocess.Popen(
         [python, str(Path(__file__).with_name(script)), *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "RLMESH_WORKFLOW_EDITION": ""},
+        env=environ,
     )
     pin(process.pid, core)
     return process

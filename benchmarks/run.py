@@ -1,4 +1,4 @@
-"""Time one step against the raw socket and the peers, in one run; print the table and keep it.
+"""Time a step and an evaluation against floors, bounds and peers; print the tables and keep them.
 
 Every contender is two processes, a client and a server, each on a core of its own. All contenders
 of a row are up at once and take turns, several short rounds each, so that what disturbs the machine
@@ -13,41 +13,20 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import count
 from pathlib import Path
 
+import evaluation
 import import_time
 from harness import Pair, hear, pin, spawn, stop
 from payloads import PAYLOADS, Payload
+from settings import Places, Settings
 from table import HEADER, NOTES, Row, line, machine, reference_version, versions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-
-
-@dataclass(frozen=True)
-class Settings:
-    rounds: int
-    seconds: float
-    reference_python: str | None
-    client_core: int | None
-    server_core: int | None
-
-
-class Places:
-    """Fresh addresses of one transport."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._numbers = count()
-
-    def address(self, transport: str) -> str:
-        if transport == "tcp":
-            return "127.0.0.1:0"
-        return f"unix://{self._directory}/{next(self._numbers)}.sock"
+PARTS = ("step", "connect", "import", "remote", "local", "many", "metaworld")
 
 
 def start_pair(settings: Settings, python: str, script: str, payload: str, address: str) -> Pair:
@@ -124,7 +103,45 @@ def measure_connect(settings: Settings, transport: str, places: Places) -> dict[
         stop(server)
 
 
-def report(settings: Settings, payloads: list[str], transports: list[str]) -> Iterator[str]:
+def step(
+    settings: Settings, payloads: list[str], transports: list[str], places: Places
+) -> Iterator[str]:
+    yield "## One step\n"
+    yield HEADER
+    for key in payloads:
+        for transport in transports:
+            yield line(measure_row(settings, PAYLOADS[key], transport, places))
+    yield NOTES
+
+
+def connect(settings: Settings, transports: list[str], places: Places) -> Iterator[str]:
+    yield "## Connect\n"
+    for transport in transports:
+        taken = measure_connect(settings, transport, places)
+        yield (
+            f"* `RemoteEnv(address)` over {transport}: p50 {taken['p50']:.2f} ms, "
+            f"p95 {taken['p95']:.2f} ms of 50 (aim: under 10 ms)"
+        )
+    yield ""
+
+
+def imports(settings: Settings) -> Iterator[str]:
+    taken = import_time.measure(settings.rounds + 6)
+    yield "## Import\n"
+    yield (
+        f"* `import rlmesh` {taken['rlmesh']:.0f} ms, `import numpy` {taken['numpy']:.0f} ms: "
+        f"ratio {taken['rlmesh'] / taken['numpy']:.2f} (aim: at most 2); grpc is "
+        f"{'' if taken['grpc'] else 'not '}in `sys.modules`"
+    )
+    yield (
+        f"* `from rlmesh.numpy import RemoteEnv`, with numpy and all a client needs: "
+        f"{taken['client']:.0f} ms\n"
+    )
+
+
+def report(
+    settings: Settings, parts: Collection[str], payloads: list[str], transports: list[str]
+) -> Iterator[str]:
     begun = time.monotonic()
     yield "# Benchmark results\n"
     yield f"Made by `make bench` on {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC.\n"
@@ -135,35 +152,29 @@ def report(settings: Settings, payloads: list[str], transports: list[str]) -> It
     pinned = "one core for each end" if settings.client_core is not None else "not pinned"
     yield (
         f"* Method: {settings.rounds} rounds of {settings.seconds} s a contender, in turn; medians "
-        f"of the rounds; {pinned}\n"
+        f"of the rounds; {pinned}"
     )
-    yield "## One step\n"
-    yield HEADER
+    yield f"* Load before the run: {load()}\n"
     with tempfile.TemporaryDirectory(prefix="rlmesh-bench-") as directory:
         places = Places(directory)
-        for key in payloads:
-            for transport in transports:
-                yield line(measure_row(settings, PAYLOADS[key], transport, places))
-        yield NOTES
-        yield "## Connect\n"
-        for transport in transports:
-            taken = measure_connect(settings, transport, places)
-            yield (
-                f"* `RemoteEnv(address)` over {transport}: p50 {taken['p50']:.2f} ms, "
-                f"p95 {taken['p95']:.2f} ms of 50 (aim: under 10 ms)"
-            )
-    yield "\n## Import\n"
-    taken = import_time.measure()
-    yield (
-        f"* `import rlmesh` {taken['rlmesh']:.0f} ms, `import numpy` {taken['numpy']:.0f} ms: "
-        f"ratio {taken['rlmesh'] / taken['numpy']:.2f} (aim: at most 2); grpc is "
-        f"{'' if taken['grpc'] else 'not '}in `sys.modules`"
-    )
-    yield (
-        f"* `from rlmesh.numpy import RemoteEnv`, with numpy and all a client needs: "
-        f"{taken['client']:.0f} ms\n"
-    )
-    yield f"The whole run took {time.monotonic() - begun:.0f} s."
+        written: dict[str, Iterator[str]] = {
+            "step": step(settings, payloads, transports, places),
+            "connect": connect(settings, transports, places),
+            "import": imports(settings),
+            "remote": evaluation.remote(settings, transports, places),
+            "local": evaluation.local(settings),
+            "many": evaluation.many(settings),
+            "metaworld": evaluation.metaworld(settings),
+        }
+        for name in parts:
+            if name == "remote":
+                yield "## Evaluation\n"
+            yield from written[name]
+    yield f"The whole run took {time.monotonic() - begun:.0f} s; load at its end: {load()}."
+
+
+def load() -> str:
+    return "{:.1f} (1 min), {:.1f} (5 min)".format(*os.getloadavg())
 
 
 @contextmanager
@@ -183,11 +194,16 @@ def results_file(path: Path | None) -> Iterator[Callable[[str], None]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reference-python", help="interpreter that has rlmesh 0.1.0")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only these parts")
     parser.add_argument("--payload", action="append", choices=PAYLOADS, help="only these rows")
     parser.add_argument("--transport", action="append", choices=("unix", "tcp"))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a round")
     parser.add_argument("--no-pin", action="store_true", help="let the system choose the cores")
+    parser.add_argument("--full-grid", action="store_true", help="all cases of many endpoints")
+    parser.add_argument("--most-cells", type=int, help="only the first cases of many endpoints")
+    parser.add_argument("--cell-seconds", type=float, default=5.0, help="the longest one may take")
+    parser.add_argument("--metaworld-episodes", type=int, default=100)
     args = parser.parse_args()
 
     cores = sorted(os.sched_getaffinity(0))
@@ -198,12 +214,17 @@ def main() -> None:
         reference_python=args.reference_python,
         client_core=cores[0] if pinned else None,
         server_core=cores[1] if pinned else None,
+        cores=len(cores),
+        full_grid=args.full_grid,
+        most_cells=args.most_cells,
+        cell_seconds=args.cell_seconds,
+        metaworld_episodes=args.metaworld_episodes,
     )
-    partial = bool(args.payload or args.transport)
+    partial = bool(args.part or args.payload or args.transport or args.most_cells)
+    parts = [part for part in PARTS if part in (args.part or PARTS)]
+    payloads = args.payload or [*PAYLOADS]
     with results_file(None if partial else RESULTS) as emit:
-        for text in report(
-            settings, args.payload or [*PAYLOADS], args.transport or ["unix", "tcp"]
-        ):
+        for text in report(settings, parts, payloads, args.transport or ["unix", "tcp"]):
             emit(text)
 
 

@@ -94,9 +94,7 @@ def corners() -> list[Cell]:
     """Every model with every simulator, few to many endpoints, and the hardest of the grid."""
     cases = ((4, 0.6), (16, 0.05), (64, 0.6))
     more = {Cell(16, 80.0, 0.5, 50.0, 0.6), *(Cell(1, *model, 5.0, 0.3) for model in MODELS_MS)}
-    return [
-        cell for cell in full_grid() if (cell.endpoints, cell.jitter) in cases or cell in more
-    ]
+    return [cell for cell in full_grid() if (cell.endpoints, cell.jitter) in cases or cell in more]
 
 
 def measure(simulators: Nursery, cell: Cell, most_seconds: float) -> Reached:

@@ -158,6 +158,35 @@ def test_ADX_3_the_payload_has_the_shape_of_the_spec() -> None:
     assert bare.transform_obs(np.array([1, 2])).tolist() == [1, 2]
 
 
+def test_ADA_4_the_env_gets_its_own_shape_and_dtype() -> None:
+    def adapter(space: Box) -> adapt.Adapter:
+        return resolve_state(STATE, 2, adapt.State(adapt.JOINT_POS), action_space=space)
+
+    wide = adapter(Box(-9, 9, (1, 2), "float64")).env_action([1, 2])
+    assert wide.dtype == np.float64 and wide.tolist() == [[1.0, 2.0]]
+    whole = adapter(Box(0, 9, (2,), "uint8"))
+    assert whole.env_action([1, 2]).dtype == np.uint8
+    assert whole.transform_action([1.5, 2]).dtype == np.float32
+    with pytest.raises(ValueError, match="action: cannot cast non-integral value 1.5 to uint8"):
+        whole.env_action([1.5, 2])
+    for action in ([300, 2], [-1, 2]):
+        with pytest.raises(ValueError, match="out of range for uint8"):
+            whole.env_action(action)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0])
+def test_ADA_4_nan_is_not_snapped(threshold: float | None) -> None:
+    adapter = resolve_state(
+        STATE,
+        2,
+        adapt.State(adapt.JOINT_POS),
+        env=joints(1, binary=True, threshold=threshold),
+        model=joints(1),
+    )
+    assert np.isnan(adapter.transform_action([np.nan])).all()
+    assert adapter.transform_action([0.0]).tolist() == [0.0 if threshold is None else 1.0]
+
+
 def test_ADX_5_wrap_predict() -> None:
     adapter = resolve_state(STATE, 2, adapt.State(adapt.JOINT_POS), env=joints(scale=10.0))
     step = adapter.wrap_predict(lambda payload: payload["x"] + 1)

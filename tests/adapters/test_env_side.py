@@ -156,6 +156,13 @@ def test_ADE_9_tag_validates() -> None:
         adapt.tag(env, {"s": 1})  # type: ignore[arg-type]
 
 
+def test_ADE_9_a_vector_env_is_tagged_by_the_spaces_of_one_lane() -> None:
+    env = gymnasium.vector.SyncVectorEnv([Env, Env])
+    tags = tags_of({"s": adapt.StateTag(adapt.JOINT_POS, labels=["p", "q"])})
+    assert adapt.tag(env, tags) is env
+    assert adapt.EnvTags.from_metadata(env.metadata) == tags
+
+
 def test_ADE_9_ADW_3_tag_warns_of_what_looks_wrong() -> None:
     class Camera:
         observation_space = Dict({"rgb": camera(48, 64)})

@@ -71,7 +71,7 @@ def test_an_exception_of_the_env_reaches_its_client_with_the_remote_traceback(
                 client.step(ACTION)
             assert server.address in str(ended.value)
             assert "construct a new client" in str(ended.value)
-        with RemoteEnv(server.address) as client, within(10.0):
+        with RemoteEnv(server.address) as client, within(30.0):
             if method == "step":
                 client.reset()
             with pytest.raises(EnvironmentException):
@@ -190,7 +190,7 @@ server.serve()
     with python_child(code) as child:
         with RemoteEnv(child.line()) as client:
             client.reset()
-            with within(10.0), pytest.raises(ConnectionError, match=client.address):
+            with within(30.0), pytest.raises(ConnectionError, match=client.address):
                 client.step(ACTION)
         assert child.line() == "closed"
         assert child.wait(seconds=10.0) == 7
@@ -274,7 +274,7 @@ server.serve()
 """
     with python_child(code) as child, RemoteVectorEnv(child.line()) as client:
         client.reset()
-        with within(20.0), pytest.raises((EnvironmentException, ConnectionError)) as caught:
+        with within(30.0), pytest.raises((EnvironmentException, ConnectionError)) as caught:
             client.step([0, 1])
         assert client.address in str(caught.value) + str(getattr(caught.value, "__notes__", ""))
         eventually(lambda: _handshakes(client.address), "the server answers")

@@ -101,10 +101,10 @@ def test_a_server_killed_in_a_step_is_a_connection_error_at_once(
         step = pool.submit(env.step, WAIT)
         eventually(lambda: gate.entered, "the env is in its step")
         server.kill()
-        with within(5.0), pytest.raises(ConnectionError, match=f"env server at {server.address}"):
+        with within(12.0), pytest.raises(ConnectionError, match=f"env server at {server.address}"):
             step.result(20.0)
         for call in (lambda: env.step(PLAIN), env.reset, env.render):
-            with within(1.0), pytest.raises(ConnectionError, match="construct a new client"):
+            with within(4.0), pytest.raises(ConnectionError, match="construct a new client"):
                 call()
 
 
@@ -114,9 +114,9 @@ def test_a_server_killed_between_two_steps_is_a_connection_error(
     with RemoteEnv(server.address) as env:
         env.reset()
         server.kill()
-        with within(5.0), pytest.raises(ConnectionError, match=server.address):
+        with within(12.0), pytest.raises(ConnectionError, match=server.address):
             env.step(PLAIN)
-    with within(5.0), pytest.raises(ConnectionError, match="is the EnvServer running"):
+    with within(12.0), pytest.raises(ConnectionError, match="is the EnvServer running"):
         RemoteEnv(server.address)
 
 
@@ -140,7 +140,7 @@ def test_a_stopped_server_is_a_timeout_error_within_the_request_timeout(
     env = RemoteEnv(server.address, request_timeout_seconds=0.3)
     env.reset()
     server.pause()
-    with within(5.0), pytest.raises(TimeoutError) as caught:
+    with within(12.0), pytest.raises(TimeoutError) as caught:
         env.step(PLAIN)
     assert f"env server at {server.address} did not answer" in str(caught.value)
     assert "took more than 0.3 s" in str(caught.value)
@@ -149,7 +149,7 @@ def test_a_stopped_server_is_a_timeout_error_within_the_request_timeout(
     server.resume()
     with pytest.raises(ConnectionError, match="construct a new client"):
         env.step(PLAIN)
-    with within(5.0):
+    with within(12.0):
         env.close()
 
     def free() -> bool:
@@ -180,14 +180,14 @@ server.serve()
         assert env.action_space_spec == Box(-1.0, 1.0, (8_000_000,), "float32")
         env.reset()
         server.pause()
-        with within(5.0), pytest.raises(TimeoutError, match=r"send took more than 0\.3 s"):
+        with within(12.0), pytest.raises(TimeoutError, match=r"send took more than 0\.3 s"):
             env.step(np.zeros(8_000_000, np.float32))
         env.close()
 
 
 def test_a_stopped_server_is_a_timeout_for_whoever_connects(server: ServerProcess) -> None:
     server.pause()
-    with within(5.0), pytest.raises(TimeoutError, match=f"'{server.address}' within 0.3 s"):
+    with within(12.0), pytest.raises(TimeoutError, match=f"'{server.address}' within 0.3 s"):
         RemoteEnv(server.address, connect_timeout_seconds=0.3)
 
 
@@ -197,9 +197,9 @@ def test_leaving_a_stopped_server_takes_seconds_at_most(server: ServerProcess, d
     env.reset()
     dropped = RemoteEnv(server.address)
     server.pause()
-    with within(3.0):
+    with within(10.0):
         env.close()
-    with within(1.0):
+    with within(4.0):
         del dropped
 
 
@@ -214,26 +214,28 @@ def test_a_client_killed_in_a_step_leaves_the_env_to_the_next_one_at_once(
         eventually(lambda: gate.entered, "the env is in its step")
         first.kill()
     with RemoteEnv(server.address) as second, ThreadPoolExecutor() as pool:
-
-        def reset() -> Any:
-            # gRPC's own threads need a moment to notice; nobody has to wait for the step.
-            def accepted() -> Any:
-                try:
-                    return second.reset()
-                except ConnectionError as exc:
-                    assert "only one client" in str(exc)
-                    return None
-
-            return eventually(accepted, "the second client is accepted")
-
-        answer = pool.submit(reset)
+        # It is not refused, not even while the env is still in the step of the dead client.
+        answer = pool.submit(second.reset if door == "native" else lambda: _retry(second.reset))
         if door == "native":
-            # Refused it would have come back by now: it waits for the step of the dead client.
-            with within(5.0), RemoteEnv(server.address) as third:
-                eventually(lambda: _is_refused(third), "the second client has the env")
+            with RemoteEnv(server.address) as third:
+                eventually(lambda: answer.done() or _is_refused(third), "the second has the env")
+        assert not answer.done(), answer.result()
         gate.open()
         assert answer.result(20.0)[0].tolist() == [0, 0, 0, 0]
         assert second.step(PLAIN)[0].tolist() == [1, 1, 1, 1]
+
+
+def _retry(call: Any) -> Any:
+    """For gRPC, whose own threads need a moment to notice that a peer is gone."""
+
+    def accepted() -> Any:
+        try:
+            return call()
+        except ConnectionError as exc:
+            assert "only one client" in str(exc)
+            return None
+
+    return eventually(accepted, "the client is accepted")
 
 
 def _is_refused(env: RemoteEnv) -> bool:
@@ -265,8 +267,8 @@ def test_a_stopped_client_blocks_nobody_but_itself(server: ServerProcess, door: 
     with driver(door, server.address, PLAIN, PLAIN) as first:
         assert first.line() == "driving"
         first.pause()
-        with within(5.0), RemoteEnv(server.address) as second:
-            with within(5.0), pytest.raises(ConnectionError, match="only one client"):
+        with within(12.0), RemoteEnv(server.address) as second:
+            with within(12.0), pytest.raises(ConnectionError, match="only one client"):
                 second.reset()
             first.resume()
             assert [first.line(), first.line()] == ["1.0", "2.0"]
@@ -312,7 +314,7 @@ else:
         assert server.line() == "sending"
         if stop == "SIGINT":
             server.signal(signal.SIGINT)
-        with within(10.0):
+        with within(30.0):
             assert server.line() == "down"
         assert server.wait(seconds=10.0) == 0
         assert (tmp_path / "closed").exists()
@@ -325,7 +327,7 @@ def test_a_second_client_is_refused_and_may_ask_again_on_the_same_object(
     with RemoteEnv(server.address) as first, RemoteEnv(server.address) as second:
         first.reset()
         for _ in range(3):
-            with within(5.0), pytest.raises(ConnectionError) as caught:
+            with within(12.0), pytest.raises(ConnectionError) as caught:
                 second.reset()
             assert server.address in str(caught.value)
             assert "only one client may be connected at a time" in str(caught.value)
@@ -334,7 +336,7 @@ def test_a_second_client_is_refused_and_may_ask_again_on_the_same_object(
         with ThreadPoolExecutor() as pool:  # nor does it have to wait for a step to be refused
             step = pool.submit(first.step, WAIT)
             eventually(lambda: gate.entered, "the env is in its step")
-            with within(5.0), pytest.raises(ConnectionError, match="only one client"):
+            with within(12.0), pytest.raises(ConnectionError, match="only one client"):
                 second.step(PLAIN)
             gate.open()
             assert step.result(20.0)[0].tolist() == [2, 2, 2, 2]
@@ -418,7 +420,7 @@ def test_an_interrupt_between_request_and_answer_cannot_shift_the_answers(door: 
         env._link.send_step([0.0, 0.0])  # and here Ctrl-C, caught by a notebook
         with pytest.raises(ConnectionError, match="the answer to the last request was never read"):
             env.step([0.0, 0.0])
-        with within(1.0):
+        with within(4.0):
             env.close()
         assert threading.active_count() > 0
 

@@ -146,7 +146,7 @@ def test_an_idle_server_stops_by_itself() -> None:
     env = FunctionEnv()
     server = EnvServer(env, options=ServeOptions(idle_timeout_seconds=0.3))
     server.start()
-    with within(10.0):
+    with within(30.0):
         assert server.wait(20.0)
     assert names(env) == ["close"]
     with serving(FunctionEnv(), server.address):
@@ -198,7 +198,7 @@ def test_a_running_request_holds_the_idle_timeout(tmp_path: Path) -> None:
 def test_silent_and_strange_peers_do_not_keep_an_idle_server_up() -> None:
     server = EnvServer(FunctionEnv(), options=ServeOptions(idle_timeout_seconds=0.4))
     server.start()
-    with RawPeer(server.address), within(10.0):
+    with RawPeer(server.address), within(30.0):
         while not server.wait(0.02):
             try:
                 with RawPeer(server.address) as stranger:
@@ -218,11 +218,11 @@ def test_a_request_that_outlives_the_drain_timeout_is_left_to_itself(
         client.reset()
         step = pool.submit(client.step, WAIT)
         eventually(lambda: gate.entered, "the env is in its step")
-        with within(10.0), pytest.raises(TimeoutError) as caught:
+        with within(30.0), pytest.raises(TimeoutError) as caught:
             server.shutdown()
         assert server.address in str(caught.value)
         assert "0.3 s" in str(caught.value)
-        with within(5.0), pytest.raises(ConnectionError, match=server.address):
+        with within(12.0), pytest.raises(ConnectionError, match=server.address):
             step.result(20.0)
         with serving(FunctionEnv(), server.address), RemoteEnv(server.address) as other:
             other.reset()
@@ -240,7 +240,7 @@ def test_a_close_that_outlives_its_timeout_is_left_to_itself() -> None:
     env = FunctionEnv(close=lambda: release.wait(60.0))
     server = EnvServer(env, options=ServeOptions(close_timeout_seconds=0.3))
     server.start()
-    with within(10.0), pytest.raises(TimeoutError) as caught:
+    with within(30.0), pytest.raises(TimeoutError) as caught:
         server.shutdown()
     assert "env.close()" in str(caught.value)
     assert server.address in str(caught.value)
@@ -267,7 +267,7 @@ def test_a_client_may_stop_a_server_that_allows_it(
         driving.reset()
         assert client.shutdown("enough") is True
         assert server.wait(20.0)
-        with within(5.0), pytest.raises(ConnectionError, match=server.address):
+        with within(12.0), pytest.raises(ConnectionError, match=server.address):
             driving.step(ACTION)
     assert names(env) == ["reset", "close"]
 
@@ -319,7 +319,7 @@ def test_the_second_interrupt_interrupts_the_env_itself(tmp_path: Path) -> None:
                 server.line(seconds=0.2)
             server.signal(signal.SIGINT)
             assert server.line() == "stopped KeyboardInterrupt"
-            with within(5.0), pytest.raises(ConnectionError, match=server.address):
+            with within(12.0), pytest.raises(ConnectionError, match=server.address):
                 step.result(20.0)
         assert (tmp_path / "closed").exists()
         assert server.wait(seconds=10.0) != 0
@@ -333,6 +333,8 @@ def test_an_interrupt_ends_a_server_that_only_waits(state: str, tmp_path: Path) 
 
         from rlmesh.wire import messages
 
+        with RemoteEnv(server.address):
+            pass  # serve() has begun, and minds signals
         channel = grpc.insecure_channel(f"unix:{tmp_path / 'env.sock'}")
         client = None if state == "alone" else RemoteEnv(server.address)
         if client is not None and state == "driven":
@@ -348,7 +350,7 @@ def test_an_interrupt_ends_a_server_that_only_waits(state: str, tmp_path: Path) 
 
             next(channel.stream_stream("/rlmesh.env.v1.EnvService/Join")(requests()))
         server.signal(signal.SIGINT)
-        with within(10.0):
+        with within(30.0):
             assert server.line() == "stopped KeyboardInterrupt"
         assert server.wait(seconds=10.0) != 0
         if state == "driven over grpc":
@@ -426,7 +428,7 @@ def test_a_dropped_server_stops(started: bool) -> None:
         server.start()
         with RemoteEnv(address) as client:
             client.reset()
-    with within(10.0):
+    with within(30.0):
         del server
         gc.collect()
     assert names(env) == (["reset", "close"] if started else [])
@@ -465,7 +467,7 @@ def test_a_server_collected_on_a_thread_of_its_own_stops_without_waiting_for_its
     with RemoteEnv(server.address) as client:
         client.reset()
         del server
-        with within(5.0):
+        with within(12.0):
             assert client.step(ACTION)[1] == 1.0
     assert collected.is_set()
     assert env.closed.wait(20.0)
@@ -492,7 +494,7 @@ if sys.argv[2] != "never started":
             with RemoteEnv(address) as client:
                 client.reset()
                 assert child.line() == "closed"
-                with within(5.0), pytest.raises(ConnectionError, match=address):
+                with within(12.0), pytest.raises(ConnectionError, match=address):
                     client.step(ACTION)
         elif state == "started":
             assert child.line() == "closed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -358,8 +359,23 @@ def test_client_properties(door: str) -> None:
             contract.id = "other"  # type: ignore[misc]
     with EnvServer(gymnasium.make("CartPole-v1")) as server:
         assert server.env_contract.id == "CartPole-v1"
+        assert repr(server) == f"EnvServer(address='{server.address}')"
         assert repr(server.env_contract) == 'EnvContract(id="CartPole-v1", num_envs=1)'
         assert server.env_contract.render_mode is None
+
+
+def test_an_address_in_parts(tmp_path: Path) -> None:
+    """CLI-1, SRV-9: host and port, or path; something must be given."""
+    with serving(Countdown()) as server:
+        host, _, port = server.address.removeprefix("tcp://").rpartition(":")
+        with RemoteEnv(host=host, port=int(port)) as remote:
+            assert remote.address == server.address
+    path = tmp_path / "env.sock"
+    with serving(Countdown(), f"unix://{path}") as server, RemoteEnv(path=path) as remote:
+        assert remote.address == server.address
+    for arguments in ({}, {"host": "localhost"}, {"address": "1.2.3.4:5", "port": 6}):
+        with pytest.raises(ValueError, match=r"address|port"):
+            RemoteEnv(**arguments)  # type: ignore[arg-type]
 
 
 def test_an_env_without_metadata() -> None:

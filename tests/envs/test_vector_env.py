@@ -321,6 +321,24 @@ def test_a_vector_env_of_ones_own(door: str, declared: str | None, mode: Autores
             assert results[4]["final_obs"][1] == [1, 3]
 
 
+@pytest.mark.parametrize("wrong", [{"length": 0}, {"mode": None}])
+def test_a_lane_that_does_not_roll_as_declared_is_an_error_of_the_env(
+    wrong: dict[str, Any],
+) -> None:
+    """VEC-9, wire.md 8.2: after its last step a NEXT_STEP lane gives reward 0 and is not done.
+
+    Else its rewards and episodes would silently be counted wrong.
+    """
+    env = Own("NEXT_STEP")
+    vars(env).update(wrong)
+    with driving_lanes(env) as remote:
+        remote.reset()
+        while not remote.step([1, 1, 1])[2][0]:
+            pass
+        with pytest.raises(EnvironmentException, match="NEXT_STEP lane 0: expected its reset"):
+            remote.step([1, 1, 1])
+
+
 def test_partial_reset_of_an_unknown_vector_env_is_refused() -> None:
     """Issue 2: an env that may ignore reset_mask would silently lose the running episodes."""
     env = Own("NEXT_STEP")

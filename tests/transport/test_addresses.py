@@ -324,7 +324,7 @@ except ConnectionError as exc:
 
 def test_a_port_where_nobody_listens_is_named_at_once() -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
-    with within(5.0), pytest.raises(ConnectionError) as caught:
+    with within(12.0), pytest.raises(ConnectionError) as caught:
         RemoteEnv(address)
     assert f"could not connect to an env at '{address}'" in str(caught.value)
     assert "is the EnvServer running?" in str(caught.value)
@@ -336,13 +336,13 @@ def test_a_socket_file_without_a_server_is_named_at_once(tmp_path: Path, leave_f
     if leave_file:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(path))
-    with within(5.0), pytest.raises(ConnectionError, match=f"an env at 'unix://{path}'; is the"):
+    with within(12.0), pytest.raises(ConnectionError, match=f"an env at 'unix://{path}'; is the"):
         RemoteEnv(f"unix://{path}")
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 300, "two words"])
 def test_a_host_without_an_address_is_named(host: str) -> None:
-    with within(15.0), pytest.raises((ConnectionError, TimeoutError)) as caught:
+    with within(30.0), pytest.raises((ConnectionError, TimeoutError)) as caught:
         RemoteEnv(f"{host}:5555", connect_timeout_seconds=5.0)
     assert f"could not connect to an env at 'tcp://{host}:5555'" in str(caught.value)
 
@@ -362,7 +362,7 @@ def test_a_name_server_that_is_silent_does_not_outlast_the_timeout(
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
     with (
-        within(10.0),
+        within(30.0),
         pytest.raises(TimeoutError, match=r"tcp://slow\.example:5555.*within 0\.1 s"),
     ):
         RemoteEnv("slow.example:5555", connect_timeout_seconds=0.1)
@@ -393,7 +393,7 @@ def test_a_unix_listener_with_a_full_backlog_is_waited_for(tmp_path: Path) -> No
         listener.bind(path)
         listener.listen(0)
         waiting = []
-        with within(10.0), pytest.raises(TimeoutError):
+        with within(30.0), pytest.raises(TimeoutError):
             while True:
                 waiting.append(connect(UnixAddress(path), 0.2))
         assert waiting
@@ -411,7 +411,7 @@ def test_a_tcp_listener_with_a_full_backlog_is_unreachable() -> None:
             sock.setblocking(False)
             sock.connect_ex((host, port))
             fill.append(sock)
-        with within(10.0), pytest.raises(TimeoutError) as caught:
+        with within(30.0), pytest.raises(TimeoutError) as caught:
             RemoteEnv(f"{host}:{port}", connect_timeout_seconds=0.3)
         assert f"could not connect to an env at 'tcp://{host}:{port}' within 0.3 s" in str(
             caught.value
@@ -423,7 +423,7 @@ def test_a_tcp_listener_with_a_full_backlog_is_unreachable() -> None:
 
 def test_a_server_that_is_bound_but_not_started_is_waited_for() -> None:
     with EnvServer(FunctionEnv()) as server:
-        with within(10.0), pytest.raises(TimeoutError, match=server.address):
+        with within(30.0), pytest.raises(TimeoutError, match=server.address):
             RemoteEnv(server.address, connect_timeout_seconds=0.3)
         server.start()
         with RemoteEnv(server.address) as env:

@@ -111,7 +111,7 @@ def trickles(data: bytes) -> Behaviour:
 )
 def test_a_server_that_does_not_finish_its_answer_is_a_timeout(behave: Behaviour) -> None:
     with impostor(behave) as address:
-        with within(5.0), pytest.raises(TimeoutError) as caught:
+        with within(12.0), pytest.raises(TimeoutError) as caught:
             RemoteEnv(address, connect_timeout_seconds=0.4)
         assert f"could not connect to an env at '{address}' within 0.4 s" in str(caught.value)
         assert "is the EnvServer running and reachable" in str(caught.value)
@@ -129,7 +129,7 @@ def test_a_server_that_does_not_finish_its_answer_is_a_timeout(behave: Behaviour
 )
 def test_a_server_of_something_else_is_named_as_that(answer: bytes) -> None:
     with impostor(says_and_goes(answer)) as address:
-        with within(5.0), pytest.raises(ProtocolException) as caught:
+        with within(12.0), pytest.raises(ProtocolException) as caught:
             RemoteEnv(address)
         assert f"'{address}' answers, but speaks neither the rlmesh native protocol" in str(
             caught.value
@@ -139,7 +139,7 @@ def test_a_server_of_something_else_is_named_as_that(answer: bytes) -> None:
 
 def test_a_server_that_hangs_up_at_once_is_named() -> None:
     with impostor(lambda sock: sock.close()) as address:
-        with within(5.0), pytest.raises((ConnectionError, ProtocolException)) as caught:
+        with within(12.0), pytest.raises((ConnectionError, ProtocolException)) as caught:
             RemoteEnv(address)
         assert address in str(caught.value)
 
@@ -163,7 +163,7 @@ def test_a_greeting_and_then_nonsense_is_refused_with_the_address(
     answer: bytes, kind: type[Exception], complaint: str
 ) -> None:
     with impostor(says(MAGIC + answer)) as address:
-        with within(10.0), pytest.raises(kind, match=complaint) as caught:
+        with within(30.0), pytest.raises(kind, match=complaint) as caught:
             RemoteEnv(address, connect_timeout_seconds=5.0)
         assert address in str(caught.value)
 
@@ -204,7 +204,7 @@ def test_a_server_that_goes_between_the_doors_is_a_connection_error() -> None:
 
     thread = threading.Thread(target=serve_one)
     thread.start()
-    with within(5.0), pytest.raises(ConnectionError, match=f"tcp://{host}:{port}"):
+    with within(12.0), pytest.raises(ConnectionError, match=f"tcp://{host}:{port}"):
         RemoteEnv(f"{host}:{port}")
     thread.join(10.0)
 

@@ -234,7 +234,7 @@ def test_hostile_bytes_are_an_error_and_never_a_hang(data: bytes, limit: int) ->
         left.shutdown(socket.SHUT_WR)
         receiver = FrameSocket(right, limit=limit)
         receiver.set_timeout(20.0)
-        with within(10.0), pytest.raises((ConnectionError, ProtocolException)):
+        with within(30.0), pytest.raises((ConnectionError, ProtocolException)):
             while True:  # valid frames may come first; the end is always an error
                 _, header, leaves = receiver.recv()
                 assert len(header) + sum(leaf.nbytes for leaf in leaves) <= len(data)
@@ -285,7 +285,7 @@ def test_a_truncated_frame_is_an_end_or_a_timeout(pair: Any, cut: int) -> None:
         receiver = FrameSocket(right)
         receiver.set_timeout(0.05)
         left.sendall(data)
-        with within(10.0), pytest.raises(TimeoutError, match=r"recv took more than 0\.05 s"):
+        with within(30.0), pytest.raises(TimeoutError, match=r"recv took more than 0\.05 s"):
             receiver.recv()
     with pair() as (left, right):
         receiver = FrameSocket(right)
@@ -303,7 +303,7 @@ def test_sending_to_a_peer_that_reads_nothing_times_out(pair: Any, size: int) ->
     with pair() as (left, _right):
         sender = FrameSocket(left)
         sender.set_timeout(0.05)
-        with within(10.0), pytest.raises(TimeoutError, match=r"send took more than 0\.05 s"):
+        with within(30.0), pytest.raises(TimeoutError, match=r"send took more than 0\.05 s"):
             while True:
                 sender.send(FrameKind.JOIN, b"", [leaf])
 

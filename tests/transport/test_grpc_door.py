@@ -176,7 +176,7 @@ def test_health_and_handshakes_are_answered_while_the_env_is_in_a_step(tmp_path:
                 with status_error(grpc.StatusCode.NOT_FOUND, "unknown service"):
                     client.health("rlmesh.env.v1.EnvService")
                 assert client.handshake().base.compatible
-                with within(5.0), RemoteEnv(server.address) as other:
+                with within(12.0), RemoteEnv(server.address) as other:
                     assert other.transport == "native"
                 assert not step.done()
                 gate.open()
@@ -330,7 +330,7 @@ def test_shutdown_does_not_wait_for_a_stream_that_stays_open() -> None:
     with serving(FunctionEnv()) as server, Grpc(server.address) as client:
         stream = client.join()
         stream.ask(reset=None)
-        with within(10.0):
+        with within(30.0):
             server.shutdown()
         with pytest.raises(grpc.RpcError) as caught:
             stream.ask(step=step())

@@ -146,11 +146,23 @@ def test_a_truncated_request_is_dropped(
         "second handshake": opening + RawPeer.handshake() + RawPeer.handshake()[:20],
         "join": opening + RawPeer.handshake() + RawPeer.join(configure={})[:-1],
     }[part]
-    with RawPeer(server.address) as peer, within(10.0):
+    with RawPeer(server.address) as peer, within(30.0):
         peer.send(begun)
         if hang_up:
             peer.sock.shutdown(socket.SHUT_WR)
         peer.rest()
+
+
+@pytest.mark.parametrize("part", ["handshake", "join"])
+def test_a_request_cut_short_after_an_answered_one_is_dropped(
+    server: EnvServer, client: RemoteEnv, part: str
+) -> None:
+    cut = RawPeer.handshake() if part == "handshake" else RawPeer.join(configure={})
+    with RawPeer(server.address) as peer, within(30.0):
+        peer.send(RawPeer.hello(), RawPeer.handshake())
+        peer.receive()
+        peer.send(cut[:-1])
+        assert peer.rest() == b""
 
 
 def test_a_peer_that_says_nothing_is_dropped_at_the_deadline(
@@ -299,7 +311,7 @@ def test_the_right_token_opens_the_door() -> None:
 @pytest.mark.parametrize("token", ["", "s3cre", "s3cret ", "S3CRET", "s3cret\0", "ß", "x" * 65535])
 def test_a_wrong_token_is_refused_by_name_before_anything_else(token: str) -> None:
     with serving(FunctionEnv(), token="s3cret") as server:
-        with within(10.0), pytest.raises(ConnectionError) as caught:
+        with within(30.0), pytest.raises(ConnectionError) as caught:
             RemoteEnv(server.address, token=token)
         assert server.address in str(caught.value)
         assert "invalid env token [UNAUTHENTICATED]; pass the server's token" in str(caught.value)
@@ -377,24 +389,18 @@ def test_requests_sent_in_one_go_are_answered_one_by_one(server: EnvServer) -> N
         assert peer.receive_response().HasField("close")
 
 
-def test_handshakes_are_answered_no_faster_than_they_are_read(server: EnvServer) -> None:
+def test_handshakes_are_answered_no_faster_than_they_are_read() -> None:
     """A peer that asks without end and never reads takes no memory of the server."""
-    peer = RawPeer(server.address)
-    try:
-        peer.send(RawPeer.hello())
-        peer.sock.settimeout(0.2)
-        question = RawPeer.handshake() * 100
-        total = 0
-        with pytest.raises(TimeoutError):
-            while True:
-                total += peer.sock.send(question)
-                assert total < 64 << 20, "the server reads on although nobody reads its answers"
-    except ConnectionError:
-        pass  # dropped by then, which is as good
-    finally:
-        peer.sock.close()
-    with RemoteEnv(server.address) as env:
-        env.reset()
+    with serving(FunctionEnv(), greeting_seconds=60.0) as server:
+        with RawPeer(server.address) as peer:
+            peer.send(RawPeer.hello())
+            peer.sock.settimeout(0.5)
+            questions, total = RawPeer.handshake() * 1000, 0
+            with pytest.raises(TimeoutError):
+                while total < 64 << 20:
+                    total += peer.sock.send(questions)
+            with RemoteEnv(server.address) as env:
+                env.reset()
 
 
 # Crowds
@@ -438,6 +444,6 @@ server.wait()
         address = child.line()
         for _ in range(30):
             stack.enter_context(RawPeer(address))
-        with within(10.0), RemoteEnv(address) as env:
+        with within(30.0), RemoteEnv(address) as env:
             env.reset()
             assert env.step(ACTION)[0][0] == 1

@@ -193,7 +193,7 @@ _LAZY = frozenset({"presets", "preview"})
 
 
 def __getattr__(name: str) -> Any:
-    # Only those who use them pay for them; `python -m rlmesh.adapters.preview` must not meet itself.
+    # Paid for by those who use them, and `python -m rlmesh.adapters.preview` must not meet itself.
     if name in _LAZY:
         return importlib.import_module(f"rlmesh.adapters.{name}")
     raise AttributeError(f"module 'rlmesh.adapters' has no attribute {name!r}")

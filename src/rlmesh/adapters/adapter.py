@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from rlmesh.adapters.advisory import Advisory
-from rlmesh.adapters.apply_action import action_writer, model_action
+from rlmesh.adapters.apply_action import action_writer, model_action, shaped_action
 from rlmesh.adapters.apply_inputs import InputReader, compile_input
 from rlmesh.adapters.base import AdapterBase
 from rlmesh.adapters.explain import explain_plan
@@ -88,6 +88,15 @@ class Adapter(AdapterBase[Array]):
         """Remember that the model's action was executed for the observation seen last."""
         if self._remembers:
             self._episode(episode).act(model_action(raw_action, self.plan.action.model_dim))
+
+    def env_action(self, raw_action: Any, *, episode: Hashable = None) -> Array:
+        """The same in the shape and dtype of the env's Box, as its step takes it.
+
+        Raises:
+            ValueError: likewise; or the Box holds integers and a value is none of them.
+            TypeError: likewise.
+        """
+        return shaped_action(self.plan.action, self.transform_action(raw_action, episode=episode))
 
     def observe(self, raw_obs: Any, *, episode: Hashable = None) -> None:
         """Extend the memory by the observation of a step that asked for no prediction."""

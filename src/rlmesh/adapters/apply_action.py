@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlmesh.adapters.apply_state import run_steps
+from rlmesh.adapters.apply_state import exact_integers, run_steps
 from rlmesh.adapters.custom_encodings import repack
 from rlmesh.adapters.plan import ActionPlan, ModelBlock
 from rlmesh.values.frameworks import to_host
 
-__all__ = ["action_writer", "model_action"]
+__all__ = ["action_writer", "model_action", "shaped_action"]
 
 Array = np.ndarray[Any, Any]
 
@@ -86,6 +86,18 @@ def action_writer(plan: ActionPlan) -> Callable[[Array], Array]:
         return out
 
     return write
+
+
+def shaped_action(plan: ActionPlan, action: Array) -> Array:
+    """An env action [dim] in the shape and dtype of the env's Box.
+
+    Raises:
+        ValueError: the Box holds integers and a value is none, or is too large.
+    """
+    dtype = np.dtype(plan.dtype)
+    if dtype.kind != "f":
+        action = exact_integers(action, dtype, "action")
+    return action.astype(dtype, copy=False).reshape(plan.shape)
 
 
 def _constant(value: float) -> Callable[[Array], Any]:

@@ -26,7 +26,7 @@ from rlmesh.adapters.reading import number_reader
 from rlmesh.adapters.state_steps import Rotate, VectorStep
 from rlmesh.adapters.trees import path_name
 
-__all__ = ["run_steps", "vector_reader"]
+__all__ = ["exact_integers", "run_steps", "vector_reader"]
 
 Array = np.ndarray[Any, Any]
 Lanes = Sequence[Any]
@@ -61,7 +61,7 @@ def vector_reader(step: StateInput) -> Reader:
         if step.container == "list":
             return _lists(out.reshape(count, padded))
         if dtype is not floats:
-            out = _integers(out, dtype, name)
+            out = exact_integers(out, dtype, f"state '{name}'")
         for encoding in step.encodings:
             _encode(encoding, out.reshape(count, padded))
         return out.reshape((count, *step.shape))
@@ -129,15 +129,17 @@ def _encode(step: EncodingStep, rows: Array) -> None:
         )
 
 
-def _integers(values: Array, dtype: np.dtype[Any], name: str) -> Array:
-    """Float values as integers or bools, each kept exactly."""
+def exact_integers(values: Array, dtype: np.dtype[Any], who: str) -> Array:
+    """Float values as integers or bools.
+
+    Raises:
+        ValueError: a value the dtype does not hold exactly.
+    """
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     for value in values.reshape(-1):
         number = float(value)
         if number != np.rint(number):
-            raise ValueError(
-                f"state '{name}': cannot cast non-integral value {number} to {dtype.name}"
-            )
+            raise ValueError(f"{who}: cannot cast non-integral value {number} to {dtype.name}")
         if not low <= number <= high:
-            raise ValueError(f"state '{name}': value {number:g} is out of range for {dtype.name}")
+            raise ValueError(f"{who}: value {number:g} is out of range for {dtype.name}")
     return values.astype(dtype)

@@ -17,7 +17,7 @@ from rlmesh.adapters.json_fields import Fields, boolean, count, integers, number
 from rlmesh.adapters.json_fields import names as names_of
 from rlmesh.adapters.json_fields import range_of as pair_of
 from rlmesh.adapters.spec_checks import check_spec, check_tags
-from rlmesh.adapters.specs import Concat, Constant, ModelSpec, State, Text, UnknownInput
+from rlmesh.adapters.specs import Concat, Constant, ModelSpec, State, Text
 from rlmesh.adapters.tags import EnvTags, Field, ImageTag, Split, StateTag, TextTag, UnknownLeaf
 
 __all__ = ["metadata_entry", "spec_from_dict", "tags_from_dict"]
@@ -40,7 +40,13 @@ def metadata_entry(metadata: Mapping[str, Any], key: str) -> Mapping[str, Any] |
 def tags_from_dict(data: Any, *, keep_unknown: bool = False) -> EnvTags:
     """Env tags of JSON data; ``keep_unknown`` lets leaves of an unknown kind pass."""
     fields = Fields(data, "invalid env tags")
-    read = _tag_leaf if keep_unknown else _known(_tag_leaf, "observation")
+
+    def read(kind: str, at: Fields) -> Any:
+        leaf = _tag_leaf(kind, at)
+        if isinstance(leaf, UnknownLeaf) and not keep_unknown:
+            raise _unknown_kind(kind, "observation", at)
+        return leaf
+
     observation = _node(fields.take("observation"), fields.at("observation"), read)
     action = _action(fields.nested("action"))
     fields.finish()
@@ -52,8 +58,7 @@ def tags_from_dict(data: Any, *, keep_unknown: bool = False) -> EnvTags:
 def spec_from_dict(data: Any) -> ModelSpec:
     """A model spec of JSON data."""
     fields = Fields(data, "invalid model spec")
-    read = _known(_input_leaf, "model input")
-    tree = _node(fields.take("input"), fields.at("input"), read)
+    tree = _node(fields.take("input"), fields.at("input"), _input_leaf)
     spec = ModelSpec(tree, _action(fields.nested("output")))
     fields.finish()
     check_spec(spec)
@@ -77,17 +82,10 @@ def _node(data: Any, at: Fields, read: Callable[[str, Fields], Any]) -> Any:
     return {key: _node(child, at.at(key), read) for key, child in mapping.items()}
 
 
-def _known(read: Callable[[str, Fields], Any], side: str) -> Callable[[str, Fields], Any]:
-    def strict(kind: str, fields: Fields) -> Any:
-        leaf = read(kind, fields)
-        if isinstance(leaf, (UnknownLeaf, UnknownInput)):
-            raise fields.fault(
-                f'{side} declares unrecognized kind "{kind}"; this core cannot build it, upgrade '
-                "rlmesh"
-            )
-        return leaf
-
-    return strict
+def _unknown_kind(kind: str, side: str, fields: Fields) -> ValueError:
+    return fields.fault(
+        f'{side} declares unrecognized kind "{kind}"; this core cannot build it, upgrade rlmesh'
+    )
 
 
 def _build(fields: Fields, make: Callable[[], T]) -> T:
@@ -183,7 +181,7 @@ def _input_leaf(kind: str, fields: Fields) -> Any:
         raise fields.fault(
             "a custom input cannot travel; resolve the original spec where its function is"
         )
-    return UnknownInput(kind)
+    raise _unknown_kind(kind, "model input", fields)
 
 
 def _image(fields: Fields) -> Image:

@@ -9,7 +9,7 @@ from rlmesh.adapters.actions import Action, Actuator
 from rlmesh.adapters.encodings import LOCAL, CustomEncoding
 from rlmesh.adapters.image_spec import Image
 from rlmesh.adapters.spec_checks import check_spec, check_tags
-from rlmesh.adapters.specs import Concat, Constant, Custom, ModelSpec, State, Text, UnknownInput
+from rlmesh.adapters.specs import Concat, Constant, Custom, ModelSpec, State, Text
 from rlmesh.adapters.tags import EnvTags, Field, ImageTag, Split, StateTag, TextTag, UnknownLeaf
 from rlmesh.adapters.trees import leaves, path_name
 
@@ -43,11 +43,6 @@ def spec_to_dict(spec: ModelSpec) -> Data:
             raise ValueError(
                 f"custom input at {where!r} carries the entrypoint {leaf.entrypoint!r} and cannot "
                 "be published; resolve the spec in this process, the spec need not travel"
-            )
-        if isinstance(leaf, UnknownInput):
-            raise ValueError(
-                f'invalid model spec: model input "{where}" declares unrecognized kind '
-                f'"{leaf.kind}"; this core cannot publish it, upgrade rlmesh'
             )
     check_spec(spec)
     return {"input": _node(spec.input), "output": _action(spec.output)}

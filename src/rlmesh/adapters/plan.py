@@ -262,11 +262,13 @@ ActionBlock = ModelBlock | FillBlock
 
 @dataclass(frozen=True)
 class ActionPlan:
-    """From the model's action to the env's."""
+    """From the model's action to the env's, a Box of ``shape`` and ``dtype``."""
 
     model_dim: int
     blocks: tuple[ActionBlock, ...]
     clip: tuple[float, float] | None
+    shape: tuple[int, ...]
+    dtype: str
     encodings: tuple[EncodingStep, ...] = ()
 
     @property

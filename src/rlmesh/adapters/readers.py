@@ -85,7 +85,10 @@ def reader(
     for role in roles:
         if roles.count(role) > 1:
             raise AdapterResolutionError(f'role "{role}" is asked for twice; read it once')
-    check_tags(tags)
+    try:
+        check_tags(tags)
+    except ValueError as exc:
+        raise AdapterResolutionError(str(exc)) from None
     env = join(tags, as_space(observation_space, "observation"))
     bound = framework or NUMPY
     return Reader(

@@ -15,7 +15,7 @@ from rlmesh.adapters.resolve_action import resolve_action
 from rlmesh.adapters.resolve_image import resolve_image
 from rlmesh.adapters.resolve_state import resolve_state
 from rlmesh.adapters.spec_checks import check_spec, check_tags
-from rlmesh.adapters.specs import Concat, Custom, ModelSpec, State, Text, UnknownInput
+from rlmesh.adapters.specs import Concat, Custom, ModelSpec, State, Text
 from rlmesh.adapters.tags import EnvTags
 from rlmesh.adapters.trees import Path, leaves, path_name
 from rlmesh.adapters.vocabulary import is_registered
@@ -171,12 +171,8 @@ def _text(leaf: Text, placement: Path, env: EnvFeatures, findings: Findings) -> 
     return TextInput(placement, None, leaf.fill, as_list)
 
 
-def _custom(leaf: Custom | UnknownInput, placement: Path, trust_entrypoints: bool) -> CustomInput:
+def _custom(leaf: Custom, placement: Path, trust_entrypoints: bool) -> CustomInput:
     name = path_name(placement)
-    if isinstance(leaf, UnknownInput):
-        raise AdapterResolutionError(
-            f'model input "{name}" is of unrecognized kind "{leaf.kind}"; upgrade rlmesh'
-        )
     if leaf.entrypoint is None:
         return CustomInput(placement, leaf)
     if not trust_entrypoints:

@@ -130,6 +130,8 @@ def resolve_action(
         model_dim=model.dim,
         blocks=tuple(blocks),
         clip=env.clip,
+        shape=tuple(space.shape),
+        dtype=space.dtype,
         encodings=tuple(step for step in encodings if step.start in used),
     )
 

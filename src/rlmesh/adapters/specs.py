@@ -26,7 +26,6 @@ __all__ = [
     "Previous",
     "State",
     "Text",
-    "UnknownInput",
 ]
 
 ObsTransform = Callable[[Mapping[str, Any]], Any]
@@ -313,13 +312,6 @@ class Custom:
             raise TypeError(f"Custom: transform must be callable, got {self.transform!r}")
 
 
-@dataclass(frozen=True)
-class UnknownInput:
-    """An input of a kind this version does not know; it cannot be resolved."""
-
-    kind: str
-
-
 ModelLeaf: TypeAlias = Image | State | Concat | Text | Custom
 # A string: the type refers to itself.
 InputNode: TypeAlias = "ModelLeaf | Mapping[str, InputNode] | tuple[InputNode, ...]"
@@ -344,7 +336,7 @@ class ModelSpec:
     output: Action
 
     def __post_init__(self) -> None:
-        kinds = (Image, State, Concat, Text, Custom, UnknownInput)
+        kinds = (Image, State, Concat, Text, Custom)
         object.__setattr__(self, "input", freeze_node(self.input, kinds, "model input node"))
         if not isinstance(self.output, Action):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"ModelSpec.output must be an Action, got {self.output!r}")

@@ -191,9 +191,10 @@ class Sign:
         return " (sign)"
 
     def apply(self, values: Array) -> Array:
+        signs = np.sign(values)
         if self.zero_is_up:
-            return np.copysign(values.dtype.type(1), values + values.dtype.type(0))
-        return np.sign(values)
+            signs[signs == 0] = 1
+        return signs
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,9 @@ def tag(env: EnvT, tags: EnvTags, *, validate: bool = True) -> EnvT:
 
 
 def _validated(env: Any, tags: EnvTags) -> list[Advisory]:
-    spaces = [getattr(env, name, None) for name in ("observation_space", "action_space")]
+    # A vector env's own spaces hold all lanes; tags describe one.
+    names = ("observation_space", "action_space")
+    spaces = [getattr(env, f"single_{name}", getattr(env, name, None)) for name in names]
     if any(space is None for space in spaces):
         raise AdapterResolutionError(
             "cannot validate tags: the env has no observation_space/action_space; pass "

@@ -231,6 +231,8 @@ class EnvHandler:
             episode_id = ids[row] if row < len(ids) else ""
             if ended[lane] and host.rolls:
                 # NEXT_STEP: this step was the lane's reset; it belongs to no episode.
+                if rewards[row] or terminated[row] or truncated[row]:
+                    raise _no_roll(lane, rewards[row], terminated[row], truncated[row])
                 ledger.begin(lane, episode_id, None)
                 ended[lane] = False
                 continue
@@ -301,6 +303,16 @@ class EnvHandler:
         message.end_timestamp_ns = episode.ended_ns
         message.final_info.SetInParent()
         fill_map(message.final_info, episode.final_info, on_drop=self._conformance.dropped)
+
+
+def _no_roll(lane: int, reward: float, terminated: bool, truncated: bool) -> EnvFault:
+    return EnvFault(
+        EnvErrorCode.INTERNAL,
+        f"NEXT_STEP lane {lane}: expected its reset at the step after its last one (reward 0, not "
+        f"done), got reward {reward}, terminated {terminated}, truncated {truncated}; the vector "
+        "env does not do what its metadata['autoreset_mode'] says",
+        recoverable=False,
+    )
 
 
 def _newest(frames: list[Any]) -> Any:

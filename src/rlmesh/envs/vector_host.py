@@ -181,7 +181,6 @@ class VectorHost:
         self.env.close()
 
 
-
 def _forgets_masked_resets(env: Any) -> bool:
     """Whether the env would roll a lane once more, unseeded, after it was reset by mask.
 

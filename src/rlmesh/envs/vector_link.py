@@ -33,7 +33,7 @@ class VectorLink(EnvLink):
         self._ids = [""] * self.lanes
         self._header = step_header(self._ids)
         self._ended = np.zeros(self.lanes, np.bool_)
-        self._last: list[bytearray] | None = None
+        self._last: list[memoryview] | None = None
         self._resetting: Sequence[int] | None = None
 
     def reset(self, seed: Any, options: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any]]:
@@ -123,8 +123,8 @@ class VectorLink(EnvLink):
         if not self.resets_lanes:
             return
         last = self._last
-        if last is None or [len(leaf) for leaf in last] != [leaf.nbytes for leaf in leaves]:
-            self._last = [bytearray(leaf) for leaf in leaves]
+        if last is None or [leaf.nbytes for leaf in last] != [leaf.nbytes for leaf in leaves]:
+            self._last = [memoryview(bytearray(leaf)) for leaf in leaves]
         else:
             for kept, leaf in zip(last, leaves, strict=True):
                 kept[:] = leaf
@@ -132,8 +132,7 @@ class VectorLink(EnvLink):
     def _merge(self, leaves: list[memoryview], lanes: Sequence[int]) -> list[memoryview]:
         """Return the last observations of all lanes, with those of ``lanes`` replaced."""
         assert self._last is not None
-        last = [memoryview(leaf) for leaf in self._last]
-        rows = self._observation.decode_rows(last, self.lanes)
+        rows = self._observation.decode_rows(self._last, self.lanes)
         fresh = self._observation.decode_rows(leaves, len(lanes))
         for lane, row in zip(lanes, fresh, strict=True):
             rows[lane] = row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rlmesh.errors import EnvironmentException
 from rlmesh.evals.endpoints import Endpoint, ResetReply, StepReply
@@ -28,6 +28,13 @@ _UNSET: Any = object()
 _GONE: Any = object()
 
 
+class _Reset(NamedTuple):
+    """A reset to be sent: of which slots, in order, and in which of them an episode begins."""
+
+    slots: Sequence[int]
+    begins: Sequence[int]
+
+
 class Group:
     """The lanes of one endpoint, each in its slot.
 
@@ -48,7 +55,8 @@ class Group:
         self._loop = loop
         self._begun = False
         self._beginning: dict[int, tuple[Assignment, float]] = {}
-        self._resets: list[list[int]] = []
+        self._resets: list[_Reset] = []
+        self._reset = _Reset((), ())
         self._actions: list[Any] = [_UNSET] * count
         self._filler: list[Any] = [_UNSET] * count
         self._slots: Sequence[int] = ()
@@ -145,16 +153,22 @@ class Group:
         )
 
     def _plan_resets(self, fresh: Sequence[int], free: Sequence[int]) -> None:
-        """Group the slots to be reset: those with a seed, and those without."""
+        """Note which slots to reset: those with a seed, and those without."""
         endpoint = self.endpoint
+        whole = list(range(endpoint.lanes))
         if not endpoint.resets_lanes:
-            self._resets = [list(range(endpoint.lanes))]
+            self._resets = [_Reset(whole, fresh)]
             return
         seeded = [slot for slot in fresh if self._beginning[slot][0].seed is not None]
-        plain = [slot for slot in fresh if self._beginning[slot][0].seed is None]
+        plain = [slot for slot in fresh if slot not in seeded]
+        idle: list[int] = []
         if not endpoint.steps_lanes and (not self._begun or self._mode is AutoresetMode.DISABLED):
-            plain += [slot for slot in free if slot not in fresh]
-        self._resets = [slots for slots in (seeded, plain) if slots]
+            idle = [slot for slot in free if slot not in fresh]
+        resets = [_Reset(seeded, seeded), _Reset(sorted([*plain, *idle]), plain)]
+        if seeded and resets[1].slots and not self._begun and not endpoint.steps_lanes:
+            # A vector env may be reset in part only after it was reset as a whole.
+            resets = [_Reset(whole, plain), resets[0]]
+        self._resets = [reset for reset in resets if reset.slots]
 
     def _go_on(self) -> None:
         """Send what is due next: a reset, or a step once every lane has an action."""
@@ -184,17 +198,20 @@ class Group:
 
     # Out to the endpoint
 
-    def _send_reset(self, slots: list[int]) -> None:
-        endpoint, loop = self.endpoint, self._loop
-        assigned = [self._beginning[slot][0] for slot in slots if slot in self._beginning]
+    def _send_reset(self, reset: _Reset) -> None:
+        endpoint = self.endpoint
+        assigned = [self._beginning[slot][0] for slot in reset.begins]
         seeds = [a.seed for a in assigned if a.seed is not None]
-        options = loop.options(assigned[0]) if assigned else None
-        if options is not None and len(slots) > 1:
-            self._resets[:0] = [[slot] for slot in slots[1:]]
-            slots, seeds = slots[:1], seeds[:1]
-        self._slots = slots
-        everything = len(slots) == endpoint.lanes and slots == list(range(endpoint.lanes))
-        self._send("reset", endpoint.send_reset, None if everything else slots, seeds, options)
+        options = self._loop.options(assigned[0]) if assigned else None
+        if options is not None and len(reset.slots) > 1:
+            alone = [_Reset([slot], [slot] if slot in reset.begins else []) for slot in reset.slots]
+            self._resets[:0] = alone
+            self._go_on()
+            return
+        self._reset = reset
+        everything = len(reset.slots) == endpoint.lanes
+        slots = None if everything else reset.slots
+        self._send("reset", endpoint.send_reset, slots, seeds, options)
 
     def _send_step(self) -> None:
         endpoint = self.endpoint
@@ -240,8 +257,9 @@ class Group:
         self._loop.telemetry.reset_s.append(time.perf_counter() - self.sent_at)
         self.awaiting = ""
         self._begun = True
-        for slot, row in zip(self._slots, reply[0], strict=True):
-            self._open(slot, row)
+        for slot, row in zip(self._reset.slots, reply[0], strict=True):
+            if slot in self._reset.begins:
+                self._open(slot, row)
         self._go_on()
 
     def _open(self, slot: int, observation: Any) -> None:

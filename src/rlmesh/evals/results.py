@@ -24,7 +24,9 @@ def read_success(info: Mapping[str, Any]) -> bool | None:
     for key in SUCCESS_KEYS:
         value = info.get(key)
         if value is not None:
-            return bool(np.asarray(value).reshape(-1)[0]) if np.size(value) == 1 else None
+            only = np.asarray(value).reshape(-1)
+            known = only.size == 1 and only[0] == only[0]  # NaN is no outcome
+            return bool(only[0]) if known else None
     return None
 
 
@@ -196,4 +198,6 @@ class RunResult:
         rate, interval = self._rate(), self.success_interval
         if rate is not None and interval is not None:
             text += f", success_rate={rate:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+            if any(episode.success is None for episode in self.episodes):
+                text += " (terminated)"  # what success falls back to
         return f"{text}, mean_reward={self.mean_reward:.3f}, total_steps={self.total_steps})"

@@ -114,6 +114,7 @@ class ModelCore(ServerCore):
         if not isinstance(model, type):
             self.prepare()
         self._jobs: list[tuple[Seat, Job]] = []
+        self._predicting = False
         super().__init__(address, options)
         self.pool = SessionPool()
 
@@ -170,6 +171,7 @@ class ModelCore(ServerCore):
 
     def _predict(self) -> None:
         jobs, self._jobs = self._jobs, []
+        self._predicting = True
         self.served.predict([job for _, job in jobs])
         for seat, job in jobs:
             assert job.reply is not None
@@ -180,6 +182,7 @@ class ModelCore(ServerCore):
             if sent:
                 self.pool.settled(seat)
         self._last_request = time.monotonic()
+        self._predicting = False
 
     def _send(self, seat: Seat, reply: Reply) -> bool:
         """Answer; False if the session ended."""
@@ -226,10 +229,6 @@ class ModelCore(ServerCore):
     @property
     def busy(self) -> bool:
         return bool(self._jobs) or self._predicting
-
-    @property
-    def _predicting(self) -> bool:
-        return any(seat.busy for seat in list(self.pool.seats))
 
     def handshake(self, request: bytes) -> bytes:
         message = parse_request(messages.model.HandshakeRequest, request)

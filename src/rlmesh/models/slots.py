@@ -112,7 +112,8 @@ class Slot:
         if len(passed) != count:
             raise _invalid(f"expected a passed flag for each of {count} rows, got {len(passed)}")
         try:
-            observations = self._codec(request.projected).decode_rows(leaves, count)
+            codec = self._codec(request.projected)
+            observations = [codec.decode(leaves)] if count == 1 else codec.decode_rows(leaves, count)
         except ValueError as exc:
             raise _invalid(str(exc)) from None
         self._check_capacity(infos)
@@ -185,9 +186,10 @@ class Slot:
         if self.adapter is not None:
             columns = self._to_env(part, lengths, columns)
         leaves: list[Any] = []
+        encode = self._action.encode_rows
         for column in columns:
             response.actions.add()
-            leaves.extend(self._action.encode_rows(column))
+            leaves += encode(column) if len(column) > 1 else self._action.encode(column[0])
         return leaves
 
     def _to_env(

@@ -38,6 +38,7 @@ class GrpcChannel:
     """
 
     door = "grpc"
+    buffered = False  # the descriptor counts the answers
 
     def __init__(
         self,

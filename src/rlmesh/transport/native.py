@@ -339,6 +339,10 @@ class NativeChannel:
     def fileno(self) -> int:
         return self._frames.fileno()
 
+    @property
+    def buffered(self) -> bool:
+        return self._frames.buffered
+
     def set_timeout(self, seconds: float | None) -> None:
         self._frames.set_timeout(seconds)
 

@@ -131,6 +131,11 @@ class Channel(Protocol):
         """A descriptor that is readable when :meth:`recv` would not wait."""
         ...
 
+    @property
+    def buffered(self) -> bool:
+        """Whether an answer, or its beginning, was read ahead: the descriptor does not know of it."""
+        ...
+
     def set_timeout(self, seconds: float | None) -> None:
         """Bound each following send and recv; None waits for ever."""
         ...

@@ -38,7 +38,7 @@ format: $(V)/dev.stamp ## ruff format and the safe fixes
 	$(DEV)/ruff check --fix $(SOURCES)
 	$(DEV)/ruff format $(SOURCES)
 
-bench: $(V)/demo.stamp $(V)/reference.stamp ## time a step against floor and peers; writes benchmarks/RESULTS.md
+bench: $(V)/demo.stamp $(V)/reference.stamp ## time steps and evaluations against floors, bounds and peers; writes benchmarks/RESULTS.md
 	$(V)/demo/bin/python benchmarks/run.py --reference-python $(V)/reference/bin/python $(ARGS)
 
 setup: ## make the virtual environments of `make test`, two at a time

@@ -51,6 +51,7 @@ class Reached:
         rate: rows per second.
         bound: the most there can be, with the times that the simulators really drew.
         rows: mean rows of a batch.
+        cpu_us: CPU time of the evaluating process per row, in microseconds.
         replayed: share of the bound that the best fixed wait reaches in simulated time.
     """
 
@@ -58,6 +59,7 @@ class Reached:
     rate: float
     bound: float
     rows: float
+    cpu_us: float
     replayed: float
 
     @property
@@ -70,7 +72,7 @@ class SleepingModel(Model):
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        self.batches: list[tuple[float, int]] = []
+        self.batches: list[tuple[float, float, int]] = []  # when, CPU time so far, rows
         self.began = 0.0
         super().__init__()
 
@@ -78,7 +80,7 @@ class SleepingModel(Model):
         self.began = self.began or time.perf_counter()
         rows = len(observation)
         time.sleep((self.cell.fixed_ms + self.cell.row_ms * rows) / 1e3)
-        self.batches.append((time.perf_counter(), rows))
+        self.batches.append((time.perf_counter(), time.process_time(), rows))
         return np.zeros((rows, 7), np.float32)
 
 
@@ -108,19 +110,22 @@ def measure(simulators: Nursery, cell: Cell, most_seconds: float) -> Reached:
     )
     batches = [batch for batch in model.batches if batch[0] <= model.began + seconds]
     learning = 0 if cell.endpoints == 1 else min(LEARNING_BATCHES, len(batches) // 3)
-    (began, _), *counted = batches[learning:]
+    (began, cpu, _), *counted = batches[learning:]
+    ended, cpu_ended, _ = counted[-1]
+    rows = sum(batch[2] for batch in counted)
     slept_s = sum(slept(e.seed or 0, mean_s, cell.jitter, e.steps) for e in result.episodes)
     return Reached(
         cell,
-        rate=sum(rows for _, rows in counted) / (counted[-1][0] - began),
+        rate=rows / (ended - began),
         bound=cell.bound(slept_s / result.total_steps),
-        rows=fmean(rows for _, rows in counted),
+        rows=rows / len(counted),
+        cpu_us=(cpu_ended - cpu) / rows * 1e6,
         replayed=replayed(cell),
     )
 
 
 def replayed(cell: Cell) -> float:
-    """Share of the bound that the best fixed wait reaches where nothing costs time but the sleeps."""
+    """Share of the bound that the best fixed wait reaches where nothing takes time but sleeps."""
     fixed, row, mean_s = cell.fixed_ms / 1e3, cell.row_ms / 1e3, cell.env_ms / 1e3
     lanes = cell.endpoints
     times = [
@@ -148,7 +153,7 @@ SPEED_UP = (Cell(1, 1.0, 0.02, 200.0, 0.3), Cell(50, 1.0, 0.02, 200.0, 0.3))
 
 HEADER = (
     "| model | simulator | jitter | endpoints | rows/s | bound | reached "
-    "| best fixed wait, replayed | rows a batch |\n| --- " + "| --: " * 8 + "|"
+    "| best fixed wait, replayed | rows a batch | engine CPU a row |\n| --- " + "| --: " * 9 + "|"
 )
 
 
@@ -164,5 +169,6 @@ def line(reached: Reached) -> str:
         f"{reached.share:.2f}",
         f"{min(1.0, reached.replayed):.2f}",
         f"{reached.rows:.1f}",
+        f"{reached.cpu_us:.0f} us",
     ]
     return f"| {' | '.join(cells)} |"

@@ -1,6 +1,7 @@
-"""Evaluate Meta-World's scripted experts on MT10, every task served by a process of its own.
+"""Evaluate Meta-World's scripted experts on MT10, every task served by processes of its own.
 
-Prints a table and exits non-zero unless every episode of every task succeeded.
+One `rlmesh.run` a task drives all of its servers at once. Prints a table and exits non-zero unless
+every episode of every task succeeded.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import IO
 
 import numpy as np
 from metaworld.policies import ENV_POLICY_MAP
 
 import rlmesh
-from rlmesh.numpy import RemoteEnv
 from task_env import TASKS, SeededTask
 
-SERVERS_ALIVE = 3
+SERVERS_PER_TASK = 2
+TASKS_ALIVE = 3
 STARTUP_SECONDS = 60.0
 
 
@@ -37,13 +39,13 @@ class Server:
     """A running server process and, once it is ready, the address it answers on."""
 
     process: subprocess.Popen[bytes]
-    ready: int
+    ready: IO[bytes]
 
     def address(self) -> str:
         """Wait until the server is bound and return its address."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.ready, selectors.EVENT_READ)
-            line = os.read(self.ready, 4096) if selector.select(STARTUP_SECONDS) else b""
+            line = self.ready.readline() if selector.select(STARTUP_SECONDS) else b""
         if not line:
             status = self.process.poll()
             state = "is still starting" if status is None else f"exited with status {status}"
@@ -51,8 +53,8 @@ class Server:
         return line.decode().strip()
 
     def stop(self) -> None:
-        """End the process, by force if it does not go when asked."""
-        os.close(self.ready)
+        """End the process, by force if it does not go when asked. Idempotent."""
+        self.ready.close()
         self.process.terminate()
         try:
             self.process.wait(timeout=5)
@@ -73,35 +75,53 @@ def start_server(name: str, address: str) -> Server:
         )
     finally:
         os.close(ready_child)
-    return Server(process, ready)
+    return Server(process, os.fdopen(ready, "rb"))
 
 
 @contextmanager
-def served_tasks(directory: str) -> Iterator[Iterator[tuple[str, str]]]:
-    """Give (task, address) pairs in order, starting the next servers while one is evaluated.
+def served_tasks(directory: str, servers: int) -> Iterator[Iterator[tuple[str, list[str]]]]:
+    """Give each task with the addresses of its servers, starting the next ones meanwhile.
 
-    Tasks alternate between a unix socket and TCP. No server outlives the block.
+    Tasks alternate between unix sockets and TCP. No server outlives the block.
     """
-    waiting: deque[tuple[str, Server]] = deque()
+    waiting: deque[tuple[str, list[Server]]] = deque()
 
-    def pairs() -> Iterator[tuple[str, str]]:
-        for index, name in enumerate((*TASKS, *(None,) * SERVERS_ALIVE)):
+    def start(index: int, name: str) -> None:
+        started: list[Server] = []
+        waiting.append((name, started))
+        for number in range(servers):
+            unix = f"unix://{directory}/{name}-{number}.sock"
+            started.append(start_server(name, "127.0.0.1:0" if index % 2 else unix))
+
+    def tasks() -> Iterator[tuple[str, list[str]]]:
+        for index, name in enumerate((*TASKS, *(None,) * TASKS_ALIVE)):
             if name is not None:
-                address = "127.0.0.1:0" if index % 2 else f"unix://{directory}/{name}.sock"
-                waiting.append((name, start_server(name, address)))
-            if waiting and index >= SERVERS_ALIVE - 1:
-                yield waiting[0][0], waiting[0][1].address()
-                waiting.popleft()[1].stop()
+                start(index, name)
+            if waiting and index >= TASKS_ALIVE - 1:
+                task, started = waiting[0]
+                yield task, [server.address() for server in started]
+                stop_all(started)
+                waiting.popleft()
 
     try:
-        yield pairs()
+        yield tasks()
     finally:
-        for _, server in waiting:
-            server.stop()
+        stop_all([server for _, started in waiting for server in started])
+
+
+def stop_all(servers: list[Server]) -> None:
+    """End them, all at once."""
+    for server in servers:
+        server.process.terminate()
+    for server in servers:
+        server.stop()
 
 
 def expert(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Meta-World's scripted policy, clipped to the action space as the simulator clips it."""
+    """Meta-World's scripted policy, clipped to the action space as the simulator clips it.
+
+    It keeps no state, so one of them serves several episodes at once.
+    """
     policy = ENV_POLICY_MAP[name]()
 
     def predict(observation: np.ndarray) -> np.ndarray:
@@ -113,18 +133,11 @@ def expert(name: str) -> Callable[[np.ndarray], np.ndarray]:
     return predict
 
 
-def evaluate(name: str, address: str, episodes: int) -> tuple[rlmesh.RunResult, str]:
-    """The result and the transport it came over, such as `"native unix"`."""
-    with RemoteEnv(address, connect_timeout_seconds=10, request_timeout_seconds=30) as env:
-        result = rlmesh.run(expert(name), env, seeds=range(episodes))
-        return result, f"{env.transport} {address.partition('://')[0]}"
-
-
 def outcomes(result: rlmesh.RunResult) -> list[tuple[int | None, int, float]]:
     return [(episode.seed, episode.steps, episode.reward) for episode in result.episodes]
 
 
-def table_row(name: str, result: rlmesh.RunResult, transport: str) -> str:
+def table_row(name: str, result: rlmesh.RunResult, addresses: list[str]) -> str:
     low, high = result.success_interval
     steps = fmean(episode.steps for episode in result.episodes)
     predict_ms = fmean(episode.predict_ms or 0.0 for episode in result.episodes)
@@ -132,13 +145,16 @@ def table_row(name: str, result: rlmesh.RunResult, transport: str) -> str:
     return (
         f"{name:<24}{len(result.episodes):>9}{result.success_rate:>9.0%}"
         f"   {low:>4.0%} - {high:>4.0%}{steps:>8.1f}{predict_ms:>12.3f}{step_ms:>9.3f}"
-        f"   {transport}"
+        f"   {len(addresses)} x {addresses[0].partition('://')[0]}"
     )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=10, help="seeds 0..N-1 a task (default 10)")
+    parser.add_argument(
+        "--servers", type=int, default=SERVERS_PER_TASK, help="server processes a task (default 2)"
+    )
     parser.add_argument(
         "--compare",
         action="store_true",
@@ -151,15 +167,15 @@ def main() -> int:
     solved = True
     print(
         f"{'task':<24}{'episodes':>9}{'success':>9}   {'95 % Wilson':<11}{'steps':>8}"
-        f"{'predict ms':>12}{'step ms':>9}   transport"
+        f"{'predict ms':>12}{'step ms':>9}   endpoints"
     )
     with (
         tempfile.TemporaryDirectory(prefix="rlmesh-demo-") as directory,
-        served_tasks(directory) as pairs,
+        served_tasks(directory, args.servers) as tasks,
     ):
-        for name, address in pairs:
-            result, transport = evaluate(name, address, args.episodes)
-            print(table_row(name, result, transport), flush=True)
+        for name, addresses in tasks:
+            result = rlmesh.run(expert(name), addresses, seeds=range(args.episodes))
+            print(table_row(name, result, addresses), flush=True)
             solved = solved and result.success_rate == 1.0
             if args.compare:
                 local = rlmesh.run(expert(name), SeededTask(name), seeds=range(args.episodes))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlmesh import adapters, gymnasium, numpy, spaces, specs
     from rlmesh._version import __version__
-    from rlmesh.transport.options import ServeOptions
     from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
     from rlmesh.envs.server import EnvServer
     from rlmesh.errors import (
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     )
     from rlmesh.evals.engine import partial_result
     from rlmesh.evals.hooks import RunContext, RunHooks, StepEvent
-    from rlmesh.evals.model import Model
+    from rlmesh.evals.model import Model, RemoteModel
     from rlmesh.evals.policy import RANDOM_SAMPLE
     from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
     from rlmesh.evals.run import run, session
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from rlmesh.evals.telemetry import TelemetryRow
     from rlmesh.models.context import PredictContext, predict_seed
     from rlmesh.models.model import NO_ADAPTER
+    from rlmesh.models.server import ModelServer
+    from rlmesh.transport.options import ServeOptions
     from rlmesh.values.tensor import Tensor
     from rlmesh.wire.meta import sanitize_metadata
 
@@ -45,10 +46,12 @@ __all__ = [
     "EpisodeResult",
     "Model",
     "ModelException",
+    "ModelServer",
     "PredictContext",
     "ProtocolException",
     "RLMeshException",
     "RemoteEnv",
+    "RemoteModel",
     "RemoteVectorEnv",
     "RunContext",
     "RunHooks",
@@ -81,6 +84,7 @@ _HOMES = {
     "EpisodeResult": "rlmesh.evals.results",
     "Model": "rlmesh.evals.model",
     "ModelException": "rlmesh.errors",
+    "ModelServer": "rlmesh.models.server",
     "NO_ADAPTER": "rlmesh.models.model",
     "PredictContext": "rlmesh.models.context",
     "ProtocolException": "rlmesh.errors",
@@ -95,6 +99,7 @@ _HOMES = {
     "session": "rlmesh.evals.run",
     "RLMeshException": "rlmesh.errors",
     "RemoteEnv": "rlmesh.envs.remote",
+    "RemoteModel": "rlmesh.evals.model",
     "RemoteVectorEnv": "rlmesh.envs.remote",
     "RunResult": "rlmesh.evals.results",
     "ServeOptions": "rlmesh.transport.options",

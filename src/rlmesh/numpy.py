@@ -9,6 +9,7 @@ import numpy as np
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
 from rlmesh.evals.model import Model as _Model
+from rlmesh.evals.model import RemoteModel as _RemoteModel
 from rlmesh.spaces import Space
 from rlmesh.values import NUMPY
 from rlmesh.values.frameworks import to_host
@@ -16,6 +17,7 @@ from rlmesh.values.frameworks import to_host
 __all__ = [
     "Model",
     "RemoteEnv",
+    "RemoteModel",
     "RemoteVectorEnv",
     "asarray",
     "ensure_available",
@@ -31,6 +33,11 @@ class Model(_Model):
 
 class RemoteEnv(_RemoteEnv):
     __doc__ = _RemoteEnv.__doc__
+    _framework = NUMPY
+
+
+class RemoteModel(_RemoteModel):
+    __doc__ = _RemoteModel.__doc__
     _framework = NUMPY
 
 

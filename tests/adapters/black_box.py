@@ -9,24 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support import reference_python
 
 __all__ = ["BlackBox", "reference_python"]
 
 HERE = Path(__file__).resolve().parent
-
-
-def reference_python() -> str:
-    """The interpreter that holds rlmesh 0.1.0; RuntimeError says what to do if there is none."""
-    made = HERE.parents[1] / ".venvs" / "reference" / "bin" / "python"
-    asked = os.environ.get("RLMESH_REFERENCE_PYTHON")
-    places = [asked] if asked else [str(made), "/tmp/v/ref/bin/python"]
-    for place in places:
-        if os.access(place, os.X_OK):
-            return place
-    raise RuntimeError(
-        f"no Python with rlmesh 0.1.0 at {' or '.join(places)}: `make setup` makes one, or set "
-        "RLMESH_REFERENCE_PYTHON to one"
-    )
 
 
 class BlackBox:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -167,7 +169,7 @@ def test_ADA_4_the_env_gets_its_own_shape_and_dtype() -> None:
     whole = adapter(Box(0, 9, (2,), "uint8"))
     assert whole.env_action([1, 2]).dtype == np.uint8
     assert whole.transform_action([1.5, 2]).dtype == np.float32
-    with pytest.raises(ValueError, match="action: cannot cast non-integral value 1.5 to uint8"):
+    with pytest.raises(ValueError, match=r"action: cannot cast non-integral value 1\.5 to uint8"):
         whole.env_action([1.5, 2])
     for action in ([300, 2], [-1, 2]):
         with pytest.raises(ValueError, match="out of range for uint8"):
@@ -238,6 +240,16 @@ def test_ADX_10_an_adapter_of_ones_own() -> None:
     assert "Doubling" in mine.explain()
     with pytest.raises(TypeError, match="abstract"):
         adapt.AdapterBase()  # type: ignore[abstract]
+
+
+def test_ADX_11_adapters_need_numpy_and_load_nothing_else() -> None:
+    code = """
+import sys, rlmesh.adapters as adapt
+heavy = {"cv2", "PIL", "scipy", "gymnasium", "torch", "jax", "grpc", "google.protobuf"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 # Memory

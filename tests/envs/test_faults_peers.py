@@ -191,16 +191,20 @@ def test_a_stopped_server_is_a_timeout_for_whoever_connects(server: ServerProces
         RemoteEnv(server.address, connect_timeout_seconds=0.3)
 
 
-def test_leaving_a_stopped_server_takes_seconds_at_most(server: ServerProcess, door: str) -> None:
-    """close() says goodbye and waits for an answer, but not for ever; a dropped client does not."""
-    env = RemoteEnv(server.address, request_timeout_seconds=0.3)
+@pytest.mark.parametrize("leave", ["close", "drop"])
+def test_leaving_a_stopped_server_takes_a_moment(
+    server: ServerProcess, door: str, leave: str
+) -> None:
+    """close() says goodbye and waits for an answer, in bounds; a dropped client just hangs up."""
+    bound = 0.3 if leave == "close" else 60.0
+    env = RemoteEnv(server.address, request_timeout_seconds=bound)
     env.reset()
-    dropped = RemoteEnv(server.address)
     server.pause()
-    with within(10.0):
-        env.close()
     with within(4.0):
-        del dropped
+        if leave == "close":
+            env.close()
+        else:
+            del env
 
 
 # The client

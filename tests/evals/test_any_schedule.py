@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import rlmesh
 from eval_envs import Feedback, OpenLoop, Walk, feedback
 from gymnasium.vector import SyncVectorEnv
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import serving
 from traces import traced
+
+import rlmesh
 
 KINDS = ("envs", "served", "lanes", "NextStep", "SameStep", "Disabled")
 
@@ -45,9 +46,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    seeds = draw(
-        st.none() | st.lists(st.integers(0, 12) | st.just(2**62), min_size=1, max_size=12)
-    )
+    seeds = draw(st.none() | st.lists(st.integers(0, 12) | st.just(2**62), min_size=1, max_size=12))
     least = 0 if seeds else 1
     return Case(
         lengths=tuple(draw(st.lists(st.integers(1, 14), min_size=1, max_size=5))),
@@ -148,7 +147,7 @@ def test_any_schedule_gives_the_digests_of_one_env(case: Case) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=12), st.integers(1, 6))
 def test_a_long_episode_is_not_crowded_out(lengths: list[int], lanes: int) -> None:
-    """One lane is busy with a hundred steps; the budget is starts, so it is counted all the same."""
+    """One lane is busy with a hundred steps; the budget is starts, so it is counted too."""
     watch = Watch()
     envs = [Walk((100, *lengths)) for _ in range(lanes)]
     seeds = range(1 + len(lengths))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interop_values import pack, unpack
-from support import Child
+from support import Child, reference_python
 
 __all__ = ["Reference", "Served", "find_reference"]
 
@@ -21,15 +21,7 @@ START_SECONDS = 20.0
 
 def find_reference() -> Reference:
     """Return the reference; RuntimeError says what to do if there is none."""
-    made = HERE.parents[1] / ".venvs" / "reference" / "bin" / "python"
-    asked = os.environ.get("RLMESH_REFERENCE_PYTHON")
-    places = [asked] if asked else [str(made), "/tmp/v/ref/bin/python"]
-    python = next((place for place in places if os.access(place, os.X_OK)), None)
-    if python is None:
-        raise RuntimeError(
-            f"no Python with rlmesh {VERSION} at {' or '.join(places)}: `make setup` makes one, or "
-            "set RLMESH_REFERENCE_PYTHON to one"
-        )
+    python = reference_python()
     reference = Reference(python)
     found = reference.version()
     if found != VERSION:

@@ -4,6 +4,7 @@ from support.envs import BlockingEnv, FunctionEnv, Gate
 from support.leaks import Resources
 from support.peers import RawPeer, serving
 from support.processes import Child, ServerProcess, python_child, server_process
+from support.reference import reference_python
 from support.waiting import eventually, within
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "ServerProcess",
     "eventually",
     "python_child",
+    "reference_python",
     "server_process",
     "serving",
     "within",

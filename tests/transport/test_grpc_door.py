@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from support import (
 )
 
 from rlmesh.numpy import RemoteEnv
-from rlmesh.transport.grpc_door import PREFACE
+from rlmesh.transport.grpc_door import PREFACE, GrpcSession
 from rlmesh.wire import messages
 from rlmesh.wire.handshake import client_hello
 
@@ -39,9 +40,10 @@ HEALTH = "/grpc.health.v1.Health/"
 class Grpc:
     """A grpcio client without any of our code between it and the server."""
 
-    def __init__(self, address: str, token: str | None = None) -> None:
+    def __init__(self, address: str, token: str | None = None, options: Any = ()) -> None:
         target = address.removeprefix("tcp://").replace("unix://", "unix:")
-        self.channel = grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)])
+        options = [("grpc.use_local_subchannel_pool", 1), *options]
+        self.channel = grpc.insecure_channel(target, options)
         self.metadata = (("authorization", token),) if token is not None else ()
         self.streams: list[Join] = []
 
@@ -183,6 +185,21 @@ def test_health_and_handshakes_are_answered_while_the_env_is_in_a_step(tmp_path:
                 assert step.result(20.0)[1] == 1.0
 
 
+def test_a_client_may_ping_through_a_long_step() -> None:
+    """Keepalive pings in the silence of a step must not count as an attack."""
+
+    def step(action: Any) -> Any:
+        time.sleep(0.5)  # some 25 pings long
+        return env.observation(), 1.0, False, False, {}
+
+    env = FunctionEnv(step=step)
+    pings = [("grpc.keepalive_time_ms", 20), ("grpc.http2.max_pings_without_data", 0)]
+    with serving(env) as server, Grpc(server.address, options=pings) as client:
+        stream = client.join()
+        stream.ask(reset=None)
+        assert list(stream.ask(step=[np.zeros(2, np.float32)]).step.rewards) == [1.0]
+
+
 def test_health_is_watched_without_holding_anything_up() -> None:
     """As many watchers as a pool of threads would have room for, and a handshake still."""
     with serving(FunctionEnv()) as server, Grpc(server.address) as client:
@@ -210,6 +227,20 @@ def test_a_second_driving_client_is_refused_and_the_first_goes_on() -> None:
         assert stream.ask(close=None).HasField("close")
         # The very moment the first has its goodbye, the env is free.
         assert second.join().ask(configure=None).HasField("configure")
+
+
+def test_a_session_is_over_before_its_last_answer_is_out() -> None:
+    """Whoever has read it may join at once; grpcio itself takes a little longer to see the end."""
+
+    class Active:
+        def is_active(self) -> bool:
+            return True
+
+    session = GrpcSession(Active(), "env", 1000)
+    session.send(messages.env.JoinResponse().SerializeToString(), ())
+    assert session.alive()
+    session.send(messages.env.JoinResponse().SerializeToString(), (), last=True)
+    assert not session.alive()
 
 
 def test_a_stream_that_is_cancelled_frees_the_env() -> None:

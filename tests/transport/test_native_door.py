@@ -391,16 +391,15 @@ def test_requests_sent_in_one_go_are_answered_one_by_one(server: EnvServer) -> N
 
 def test_handshakes_are_answered_no_faster_than_they_are_read() -> None:
     """A peer that asks without end and never reads takes no memory of the server."""
-    with serving(FunctionEnv(), greeting_seconds=60.0) as server:
-        with RawPeer(server.address) as peer:
-            peer.send(RawPeer.hello())
-            peer.sock.settimeout(0.5)
-            questions, total = RawPeer.handshake() * 1000, 0
-            with pytest.raises(TimeoutError):
-                while total < 64 << 20:
-                    total += peer.sock.send(questions)
-            with RemoteEnv(server.address) as env:
-                env.reset()
+    with serving(FunctionEnv(), greeting_seconds=60.0) as server, RawPeer(server.address) as peer:
+        peer.send(RawPeer.hello())
+        peer.sock.settimeout(0.5)
+        questions, total = RawPeer.handshake() * 1000, 0
+        with pytest.raises(TimeoutError):
+            while total < 64 << 20:
+                total += peer.sock.send(questions)
+        with RemoteEnv(server.address) as env:
+            env.reset()
 
 
 # Crowds

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from rlmesh.adapters.actions import Action
 from rlmesh.adapters.advisory import AdapterResolutionError
 from rlmesh.adapters.features import EnvFeatures, ImageFeature, join
 from rlmesh.adapters.image_spec import Image
@@ -15,7 +17,7 @@ from rlmesh.adapters.resolve_action import resolve_action
 from rlmesh.adapters.resolve_image import resolve_image
 from rlmesh.adapters.resolve_state import resolve_state
 from rlmesh.adapters.spec_checks import check_spec, check_tags
-from rlmesh.adapters.specs import Concat, Custom, ModelSpec, State, Text
+from rlmesh.adapters.specs import Concat, Custom, ModelLeaf, ModelSpec, State, Text
 from rlmesh.adapters.tags import EnvTags
 from rlmesh.adapters.trees import Path, leaves, path_name
 from rlmesh.adapters.vocabulary import is_registered
@@ -46,34 +48,13 @@ def resolve_plan(
         AdapterResolutionError: they do not fit; the message names the leaf, the offer, the remedy.
         ImportError: a library that a step needs is not installed.
     """
-    try:
-        check_tags(env_tags)
-        check_spec(model_spec)
-    except AdapterResolutionError:
-        raise
-    except ValueError as exc:
-        raise AdapterResolutionError(str(exc)) from None
+    _check(env_tags, model_spec)
     findings = Findings()
     env = join(env_tags, as_space(observation_space, "observation"))
-    inputs: list[InputStep] = []
-    for placement, leaf in leaves(model_spec.input):
-        if isinstance(leaf, Image):
-            inputs.append(resolve_image(leaf, placement, env, findings))
-        elif isinstance(leaf, (State, Concat)):
-            inputs.append(
-                resolve_state(
-                    leaf,
-                    placement,
-                    env,
-                    model_spec.output,
-                    findings,
-                    check_inverse=check_inverse,
-                )
-            )
-        elif isinstance(leaf, Text):
-            inputs.append(_text(leaf, placement, env, findings))
-        else:
-            inputs.append(_custom(leaf, placement, trust_entrypoints))
+    resolve_input = _InputResolver(
+        env, model_spec.output, findings, trust_entrypoints, check_inverse
+    )
+    inputs = [resolve_input(leaf, placement) for placement, leaf in leaves(model_spec.input)]
     action = resolve_action(
         env_tags.action,
         as_space(action_space, "action"),
@@ -91,6 +72,41 @@ def resolve_plan(
         notes=tuple(findings.notes),
         advisories=(*findings.notes, *findings.others),
     )
+
+
+def _check(tags: EnvTags, spec: ModelSpec) -> None:
+    try:
+        check_tags(tags)
+        check_spec(spec)
+    except ValueError as exc:
+        raise AdapterResolutionError(str(exc)) from None
+
+
+@dataclass(frozen=True)
+class _InputResolver:
+    """A function from a leaf of the spec to its step."""
+
+    env: EnvFeatures
+    output: Action
+    findings: Findings
+    trust_entrypoints: bool
+    check_inverse: bool
+
+    def __call__(self, leaf: ModelLeaf, placement: Path) -> InputStep:
+        if isinstance(leaf, Image):
+            return resolve_image(leaf, placement, self.env, self.findings)
+        if isinstance(leaf, Text):
+            return _text(leaf, placement, self.env, self.findings)
+        if isinstance(leaf, Custom):
+            return _custom(leaf, placement, self.trust_entrypoints)
+        return resolve_state(
+            leaf,
+            placement,
+            self.env,
+            self.output,
+            self.findings,
+            check_inverse=self.check_inverse,
+        )
 
 
 def as_space(space: object, which: str) -> Space:

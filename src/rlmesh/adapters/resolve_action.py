@@ -21,6 +21,7 @@ from rlmesh.adapters.state_steps import (
     Permute,
     Rotate,
     Scale,
+    Shift,
     Sign,
     Threshold,
     VectorStep,
@@ -209,7 +210,7 @@ def _block(
     steps: list[VectorStep] = []
     _rotate(env, model, steps)
     _map_range(model, bounds, steps, findings)
-    _model_steps(model, env.dim, steps)
+    _model_steps(model, env, steps)
     _labels(env, model, steps)
     _env_steps(env, model, steps)
     tags = (("@", frame), ("~", reference), ("#", env.part))
@@ -275,15 +276,16 @@ def _map_range(
     steps.append(MapRange(source, bounds))
 
 
-def _model_steps(model: Actuator, width: int, steps: list[VectorStep]) -> None:
+def _model_steps(model: Actuator, env: Actuator, steps: list[VectorStep]) -> None:
     for what, value in (("axis_scale", model.scale), ("axis_offset", model.offset)):
-        fault = axis_fault(what, value, width)
+        fault = axis_fault(what, value, env.dim)
         if fault:
             raise AdapterResolutionError(f'action role "{model.role}": the model\'s {fault}')
     scale: Any = model.scale
     offset: Any = model.offset
     if scale is not None or offset is not None:
-        labels = None if model.labels is None else tuple(model.labels)
+        named = env.labels if model.labels is None else model.labels
+        labels = None if named is None else tuple(named)
         steps.append(Affine(scale, offset, labels, "model"))
     if model.invert:
         steps.append(Negate("model"))
@@ -311,7 +313,7 @@ def _env_steps(env: Actuator, model: Actuator, steps: list[VectorStep]) -> None:
     if scale is not None:
         steps.append(Scale(scale, labels))
     if offset is not None:
-        steps.append(Affine(None, offset, labels))
+        steps.append(Shift(offset, labels))
     if env.invert:
         steps.append(Negate())
     if env.threshold is not None:

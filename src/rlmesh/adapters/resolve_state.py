@@ -152,7 +152,7 @@ def _source(part: State, feature: StateFeature, name: str, findings: Findings) -
     width = _convert(part, feature, name, steps)
     width = _select(part, feature, name, width, steps)
     _map_range(part, feature, name, steps, findings)
-    _affine(part, name, width, steps)
+    _affine(part, name, width, steps, _names_after(part, feature, steps))
     if len(steps) >= 2 and isinstance(steps[-1], Affine) and isinstance(steps[-2], MapRange):
         findings.note(
             "info",
@@ -319,7 +319,13 @@ def _map_range(
     steps.append(MapRange(source, target))
 
 
-def _affine(part: State, name: str, width: int, steps: list[VectorStep]) -> None:
+def _affine(
+    part: State,
+    name: str,
+    width: int,
+    steps: list[VectorStep],
+    labels: tuple[str, ...] | None = None,
+) -> None:
     if part.scale is None and part.offset is None:
         return
     where = f'model input "{name}": state role "{part.role}"'
@@ -327,8 +333,20 @@ def _affine(part: State, name: str, width: int, steps: list[VectorStep]) -> None
         fault = axis_fault(what, value, width)
         if fault:
             raise AdapterResolutionError(f"{where}: {fault}")
-    labels = None if part.labels is None else tuple(part.labels)
     steps.append(Affine(part.scale, part.offset, labels))  # type: ignore[arg-type]
+
+
+def _names_after(
+    part: State, feature: StateFeature, steps: list[VectorStep]
+) -> tuple[str, ...] | None:
+    """What the elements that are left are called; None after a rotation, or without labels."""
+    if feature.labels is None or any(isinstance(step, Rotate) for step in steps):
+        return None
+    if part.labels is not None:
+        return tuple(part.labels)
+    if part.index is not None:
+        return (feature.labels[part.index],)
+    return feature.labels[: part.dim]
 
 
 def axis_fault(what: str, value: object, width: int) -> str | None:

@@ -22,6 +22,7 @@ __all__ = [
     "Permute",
     "Rotate",
     "Scale",
+    "Shift",
     "Sign",
     "Take",
     "Threshold",
@@ -128,6 +129,8 @@ class Affine:
     def describe(self) -> str:
         scale = "" if self.scale is None else f"*{floats_text(self.scale, self.labels)}"
         offset = "" if self.offset is None else f"+{floats_text(self.offset, self.labels)}"
+        if not self.who:
+            offset = offset.replace("+-", "-")
         return f" ({' '.join(filter(None, (self.who, scale, offset)))})"
 
     def apply(self, values: Array) -> Array:
@@ -155,6 +158,20 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class Shift:
+    """values + offset, the env's own in an action."""
+
+    offset: float | tuple[float, ...]
+    labels: tuple[str, ...] | None = field(default=None)
+
+    def describe(self) -> str:
+        return f" (+{floats_text(self.offset, self.labels)})"
+
+    def apply(self, values: Array) -> Array:
+        return values + np.asarray(self.offset, dtype=values.dtype)
+
+
+@dataclass(frozen=True)
 class Negate:
     """The other sign."""
 
@@ -175,7 +192,7 @@ class Threshold:
     who: str = ""
 
     def describe(self) -> str:
-        return f" ({self.who}{' ' if self.who else ''}-{self.value})"
+        return f" ({self.who}{' ' if self.who else ''}-{self.value:g})"
 
     def apply(self, values: Array) -> Array:
         return values - values.dtype.type(self.value)

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlmesh.adapters import Adapter, AdapterResolutionError, resolve_from_contract
-from rlmesh.adapters.resolution import published_tags
-from rlmesh.adapters.specs import ModelSpec
+from rlmesh.adapters import Adapter
 from rlmesh.evals.endpoints import Endpoint
 from rlmesh.evals.lanes import Lane
 from rlmesh.evals.policy import CornersPolicy
 from rlmesh.models import Corners
-from rlmesh.models.model import NO_ADAPTER
+from rlmesh.models.adapting import adapter_for, check_history
 
 __all__ = ["AdaptedPolicy", "check_history", "resolve_adapters"]
-
-_HISTORY_LIMIT = 2 * 1024**3
-_HISTORY_VARIABLE = "RLMESH_FRAME_HISTORY_LIMIT_BYTES"
-
-
-def check_history(adapters: Iterable[Adapter], lanes: int) -> None:
-    """Raise ValueError if the frames that all lanes keep would not fit the ceiling.
-
-    The ceiling is 2 GiB, or ``RLMESH_FRAME_HISTORY_LIMIT_BYTES``.
-    """
-    limit = int(os.environ.get(_HISTORY_VARIABLE, _HISTORY_LIMIT))
-    need = lanes * max(
-        sum(span * size for _, span, size in adapter.history_windows()) for adapter in adapters
-    )
-    if need > limit:
-        raise ValueError(
-            f"the frame history of {lanes} lanes takes {need} bytes, over the limit of {limit}; "
-            f"stack fewer or smaller frames, use fewer lanes, or raise {_HISTORY_VARIABLE}"
-        )
 
 
 def resolve_adapters(
@@ -46,27 +24,14 @@ def resolve_adapters(
         AdapterResolutionError: the model and an env do not fit, or only one of them says what it
             means.
     """
-    if spec is NO_ADAPTER:
-        return None
-    if spec is None:
-        for endpoint in endpoints:
-            if published_tags(endpoint.contract.metadata) is not None:
-                raise AdapterResolutionError(
-                    f"{endpoint.name} carries adapter tags, but this model has spec=None; give it "
-                    "a ModelSpec, or spec=rlmesh.NO_ADAPTER for raw observations and actions"
-                )
-        return None
-    if not isinstance(spec, ModelSpec):
-        raise AdapterResolutionError(
-            f"a model's spec must be a ModelSpec, rlmesh.NO_ADAPTER or None, got "
-            f"{type(spec).__name__}"
-        )
-    return {
-        endpoint: resolve_from_contract(
-            endpoint.contract, spec, trust_entrypoints=trust_entrypoints
+    found = {
+        endpoint: adapter_for(
+            spec, endpoint.contract, name=endpoint.name, trust_entrypoints=trust_entrypoints
         )
         for endpoint in endpoints
     }
+    adapters = {endpoint: adapter for endpoint, adapter in found.items() if adapter is not None}
+    return adapters or None
 
 
 class AdaptedPolicy(CornersPolicy):

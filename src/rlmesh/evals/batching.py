@@ -87,6 +87,10 @@ class BatchClock:
         self._began = time.perf_counter()
         self._free = 0.0
 
+    def share(self, lanes: int) -> BatchClock:
+        """Return a clock like this one for some of the lanes."""
+        return BatchClock(lanes, self.max_batch, self.wait_s if self._fixed else None)
+
     def start_at(self, waiting: int, outstanding: int, first_ready: float) -> float:
         """Return when to start, on ``perf_counter``'s clock; 0.0 means now.
 

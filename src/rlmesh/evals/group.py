@@ -52,6 +52,8 @@ class Group:
         self.down: Exception | None = None
         self.down_since = 0.0
         self.redial: Redial | None = None
+        self.copies: Sequence[int] = [0] * count  # which replica of the model each slot asks
+        self.stale = False  # the answer on its way is for episodes that were given up
         self._loop = loop
         self._begun = False
         self._beginning: dict[int, tuple[Assignment, float]] = {}
@@ -101,6 +103,9 @@ class Group:
         """Take the answer that is there, and go on."""
         if self.watched is None:
             self.sent_at = time.perf_counter()  # a local env starts to work now
+        if self.stale:
+            self._take_stale()
+            return
         if self.awaiting == "reset":
             reply = self._attempt(self.endpoint.recv_reset)
             if reply is not _GONE:
@@ -132,6 +137,8 @@ class Group:
         now = time.perf_counter()
         fresh: list[int] = []
         for slot in free:
+            if self._loop.replica(self, slot).down is not None:
+                continue
             assignment = self._loop.schedule.take()
             if assignment is None:
                 break
@@ -181,7 +188,7 @@ class Group:
                 if lane.queue:
                     self._put(slot, replayed(self._loop.policy, lane))
                 else:
-                    self._loop.want(self, slot, now)
+                    self._loop.replica(self, slot).want(self, slot, now)
         if self.working and self._complete():
             self._send_step()
 
@@ -226,9 +233,9 @@ class Group:
         sent = self._send("step", endpoint.send_step, actions, None if everything else slots)
         lead = self._loop.lead
         if sent and lead:
-            for lane in self.lanes:
+            for slot, lane in enumerate(self.lanes):
                 if lane is not None and len(lane.queue) < lead:
-                    self._loop.want_ahead(lane)
+                    self._loop.replica(self, slot).want_ahead(lane)
 
     def _send(self, what: str, act: Callable[..., Any], *arguments: Any) -> bool:
         self.sent_at = time.perf_counter()
@@ -267,6 +274,7 @@ class Group:
         if begun is not None:
             assignment, started = begun
             lane = self._loop.make_lane(assignment, observation, started, self.endpoint)
+            lane.copy = self.copies[slot]
             self.lanes[slot] = lane
             self._loop.open_lane(lane)
 
@@ -285,7 +293,7 @@ class Group:
         step_s = time.perf_counter() - self.sent_at
         self.awaiting = ""
         env_s = endpoint.env_seconds
-        loop.clock.returned(env_s or step_s)
+        loop.returned(self, env_s or step_s)
         loop.telemetry.step_s.append(step_s)
         if env_s:
             loop.telemetry.env_s.append(env_s)
@@ -326,8 +334,29 @@ class Group:
 
     # Lost and found
 
+    def drop(self) -> list[tuple[Assignment, Lane | None]]:
+        """Empty every slot, as their model is lost; return the episodes that were in them."""
+        self.stale = bool(self.awaiting)
+        return self._empty()
+
+    def _take_stale(self) -> None:
+        self.stale = False
+        receive = self.endpoint.recv_reset if self.awaiting == "reset" else self.endpoint.recv_step
+        if self._attempt(receive) is not _GONE:
+            self.awaiting = ""
+            self.start()
+
     def abandon(self, exc: Exception) -> list[tuple[Assignment, Lane | None]]:
         """Empty every slot of an endpoint that is lost; return the episodes that were in them."""
+        attempts = self._empty()
+        self.awaiting = ""
+        self.stale = False
+        self._loop.watch(self, None)
+        self.down = exc
+        self.down_since = time.perf_counter()
+        return attempts
+
+    def _empty(self) -> list[tuple[Assignment, Lane | None]]:
         attempts: list[tuple[Assignment, Lane | None]] = [
             (lane.assignment, lane) for lane in self.lanes if lane is not None
         ]
@@ -337,11 +366,7 @@ class Group:
         self._beginning.clear()
         self._resets = []
         self._actions = [_UNSET] * count
-        self.awaiting = ""
         self._begun = False
-        self._loop.watch(self, None)
-        self.down = exc
-        self.down_since = time.perf_counter()
         return attempts
 
     def hang_up(self) -> None:

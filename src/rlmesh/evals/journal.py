@@ -16,6 +16,11 @@ from typing import Any
 
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
 __all__ = ["Journal"]
 
 _VERSION = 1
@@ -36,6 +41,7 @@ class Journal:
     Raises:
         ValueError: the file is no journal, is damaged before its last line, or is of a run with
             another configuration; the message shows the difference.
+        RuntimeError: another process is writing to it.
     """
 
     def __init__(self, path: str | os.PathLike[str], config: dict[str, Any]) -> None:
@@ -45,6 +51,7 @@ class Journal:
         config = json.loads(json.dumps(config))
         self._file = self.path.open("a+b")
         try:
+            self._lock()
             if not self._load(config):
                 self._write({"rlmesh_journal": _VERSION, "config": config})
                 self._sync()
@@ -52,6 +59,20 @@ class Journal:
             self._file.close()
             raise
         self._synced = time.monotonic()
+
+    def _lock(self) -> None:
+        """Keep other processes out; the lock ends with this one, however it ends."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise RuntimeError(
+                f"{self.path} is the journal of a run that is still going on in another process; "
+                "wait for it, or give journal= another path"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
 
     def _load(self, config: dict[str, Any]) -> bool:
         """Read what is there; False when there is no run yet. Cuts off a torn last line."""

@@ -33,6 +33,7 @@ class Lane:
     __slots__ = (
         "assignment",
         "charged_s",
+        "copy",
         "deadline",
         "episode_id",
         "group",
@@ -63,6 +64,7 @@ class Lane:
         group: object = None,
     ) -> None:
         self.group = group
+        self.copy = 0  # which replica of the model predicts for it
         self.assignment = assignment
         self.episode_id = episode_id
         self.observation = observation

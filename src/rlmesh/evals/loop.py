@@ -18,7 +18,8 @@ from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
 from rlmesh.evals.group import Group
 from rlmesh.evals.hooks import HookList, StepEvent
 from rlmesh.evals.lanes import Lane, Limits
-from rlmesh.evals.policy import Policy, misfit, note_lanes, planned
+from rlmesh.evals.policy import Policy, misfit, note_lanes
+from rlmesh.evals.replica import Replica
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult
 from rlmesh.evals.schedule import Assignment, Schedule
 from rlmesh.evals.telemetry import Telemetry
@@ -78,7 +79,6 @@ class Loop:
         self.schedule = schedule
         self.limits = limits
         self.hooks = hooks
-        self.clock = clock
         self.lead = prefetch_lead
         self.options = options
         self.reruns = False
@@ -91,9 +91,8 @@ class Loop:
         self._groups = [Group(endpoint, self) for endpoint in endpoints]
         self._local = [group for group in self._groups if group.local]
         self._remote = [group for group in self._groups if not group.local]
-        self._down: list[Group] = []
-        self._waiting: list[tuple[Group, int, float]] = []
-        self._ahead: list[Lane] = []
+        self._down: list[Group | Replica] = []
+        self._replicas = self._share(clock)
         self._selector: selectors.BaseSelector | None = None
         self._glanced = time.perf_counter()
         self._alone: Lane | None = None
@@ -107,6 +106,23 @@ class Loop:
             self._run_alone(endpoint)  # pyright: ignore[reportArgumentType]
         else:
             self._run_together()
+
+    def _share(self, clock: BatchClock) -> list[Replica]:
+        """Divide the lanes among the copies of the model: whole groups, if there are enough."""
+        copies = self.policy.copies
+        if len(copies) < 2:
+            return [Replica(self, copies[0] if copies else None, clock)]
+        slot = 0
+        for index, group in enumerate(self._groups):
+            count = len(group.lanes)
+            at = [index] * count if len(self._groups) >= len(copies) else range(slot, slot + count)
+            group.copies = [number % len(copies) for number in at]
+            slot += count
+        asked = [number for group in self._groups for number in group.copies]
+        return [
+            Replica(self, copy, clock.share(max(1, asked.count(number))))
+            for number, copy in enumerate(copies)
+        ]
 
     # One lane: nobody to wait for, so the scheduler between the same steps falls away.
 
@@ -185,17 +201,16 @@ class Loop:
                 for group in self._groups:
                     group.start()
                 while self._unfinished():
-                    wait = self._predict_due()
-                    for group in self._ready(wait):
-                        group.receive()
+                    for ready in self._ready(self._predict_due()):
+                        ready.receive()
                     if self._down:
                         self._revive()
             finally:
-                for group in self._down:
-                    group.give_up()
+                for lost in self._down:
+                    lost.give_up()
 
     def _unfinished(self) -> bool:
-        if any(group.working for group in self._groups):
+        if any(group.working or group.stale for group in self._groups):
             return True
         if not len(self.schedule):
             return False
@@ -203,20 +218,21 @@ class Loop:
             group.start()
         return True
 
-    def watch(self, group: Group, descriptor: int | None) -> None:
-        """Wake up when ``descriptor`` is readable, instead of what was watched for the group."""
+    def watch(self, member: Group | Replica, descriptor: int | None) -> None:
+        """Wake up when ``descriptor`` is readable, instead of what was watched for the member."""
         assert self._selector is not None
-        if group.watched is not None:
-            self._selector.unregister(group.watched)
-        group.watched = descriptor
+        if member.watched is not None:
+            self._selector.unregister(member.watched)
+        member.watched = descriptor
         if descriptor is not None:
-            self._selector.register(descriptor, selectors.EVENT_READ, group)
+            self._selector.register(descriptor, selectors.EVENT_READ, member)
 
-    def _ready(self, wait: float | None) -> list[Group]:
-        """Return the groups whose answers are there, waiting for one up to ``wait`` seconds."""
+    def _ready(self, wait: float | None) -> list[Group | Replica]:
+        """Return those whose answers are there, waiting for one up to ``wait`` seconds."""
         assert self._selector is not None
-        local = [group for group in self._local if group.awaiting]
-        if not any(group.awaiting for group in self._remote):
+        local: list[Group | Replica] = [group for group in self._local if group.awaiting]
+        flying = any(replica.flight is not None for replica in self._replicas)
+        if not flying and not any(group.awaiting for group in self._remote):
             if not local and wait != 0.0:
                 time.sleep(_DOWN_SECONDS)  # every endpoint is lost, and being dialled
             return local
@@ -230,7 +246,11 @@ class Loop:
             self._check_timeouts(now, [key.data for key, _ in events])
         return local + [key.data for key, _ in events if key.data.awaiting]
 
-    def _check_timeouts(self, now: float, answered: Collection[Group]) -> None:
+    def _check_timeouts(self, now: float, answered: Collection[Group | Replica]) -> None:
+        for replica in self._replicas:
+            overdue = replica.late(now)
+            if overdue is not None and replica not in answered:
+                self.lost_replica(replica, overdue)
         for group in self._remote:
             timeout = group.endpoint.timeout
             late = timeout is not None and group.awaiting and now - group.sent_at > timeout
@@ -239,59 +259,36 @@ class Loop:
                 group.hang_up()
                 self.lost(group, _no_answer(group, timeout))
 
-    def want(self, group: Group, lane: int, now: float) -> None:
-        """Queue a lane for a prediction."""
-        self._waiting.append((group, lane, now))
-
-    def want_ahead(self, lane: Lane) -> None:
-        """Queue a lane for a chunk that it will need soon."""
-        self._ahead.append(lane)
-
     def _predict_due(self) -> float | None:
-        """Start a batch if it is time to; return how long to wait for lanes (None: no bound)."""
-        clock = self.clock
-        while True:
-            waiting = self._waiting
-            if self._ahead:
-                # At once: what it is predicted from must not depend on when answers come.
-                self._predict(waiting[: clock.max_batch])
-                continue
-            if not waiting:
-                return None
-            if len(waiting) < clock.max_batch and any(group.awaiting for group in self._local):
-                return 0.0  # envs in this process work while nobody else does: wait for them all
-            outstanding = sum(group.outstanding for group in self._groups)
-            start = clock.start_at(len(waiting), outstanding, waiting[0][2])
-            if start:
-                left = start - time.perf_counter()
-                if left > 0:
-                    return left
-            self._predict(waiting[: clock.max_batch])
+        """Start batches that are due; return how long to wait for lanes (None: no bound)."""
+        waits = [replica.due() for replica in self._replicas]
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    def _predict(self, batch: list[tuple[Group, int, float]]) -> None:
-        del self._waiting[: len(batch)]
-        lanes = [group.lane(slot) for group, slot, _ in batch]
-        room = self.clock.max_batch - len(batch)
-        ahead = [lane for lane in self._ahead[:room] if not lane.over]
-        del self._ahead[:room]
-        rows = lanes + ahead
-        if not rows:
-            return
-        began = time.perf_counter()
-        plans = planned(self.policy, rows)
-        ended = time.perf_counter()
-        self.clock.predicted(len(rows), ended - began, ended)
-        self.telemetry.predict_s.append(ended - began)
-        self.telemetry.rows.append(len(rows))
-        for lane in rows:
-            lane.spent_s += ended - began
-            lane.rows = len(rows)
-        for lane, plan in zip(ahead, plans[len(lanes) :], strict=True):
-            lane.queue.extend(plan)
-        for (group, slot, _), lane, plan in zip(batch, lanes, plans, strict=False):
-            group.give(slot, lane.queue.start(plan))
+    # What the replicas ask for
+
+    @property
+    def local_at_work(self) -> bool:
+        """Whether envs of this process are about to work."""
+        return any(group.awaiting for group in self._local)
+
+    def outstanding(self, replica: Replica) -> int:
+        """How many lanes may still ask the replica for a prediction."""
+        return sum(
+            group.outstanding
+            for group in self._groups
+            if any(self._replicas[number] is replica for number in set(group.copies))
+        )
 
     # What the groups ask for
+
+    def replica(self, group: Group, slot: int) -> Replica:
+        """Return the copy of the model that predicts for a slot."""
+        return self._replicas[group.copies[slot]]
+
+    def returned(self, group: Group, seconds: float) -> None:
+        """Note how long the group's env took."""
+        for number in set(group.copies):
+            self._replicas[number].clock.returned(seconds)
 
     def make_lane(
         self, assignment: Assignment, observation: Any, started: float, group: object
@@ -387,14 +384,39 @@ class Loop:
         """Give a lost endpoint's episodes back to the schedule; raise if they are out of tries."""
         attempts = group.abandon(exc)
         self._down.append(group)
-        self._waiting = [entry for entry in self._waiting if entry[0] is not group]
+        self._give_back(group.endpoint.name, [group], attempts, exc, group.hang_up)
+
+    def lost_replica(self, replica: Replica, exc: Exception) -> None:
+        """The same for the episodes that a lost copy of the model predicted for."""
+        replica.abandon(exc)
+        self._down.append(replica)
+        groups = [
+            group
+            for group in self._groups
+            if group.down is None and any(self._replicas[n] is replica for n in set(group.copies))
+        ]
+        attempts = [attempt for group in groups for attempt in group.drop()]
+        assert replica.copy is not None
+        self._give_back(replica.copy.name, groups, attempts, exc, lambda: None)
+
+    def _give_back(
+        self,
+        name: str,
+        groups: Sequence[Group],
+        attempts: Sequence[tuple[Assignment, Lane | None]],
+        exc: Exception,
+        hang_up: Callable[[], None],
+    ) -> None:
+        for replica in self._replicas:
+            for group in groups:
+                replica.forget(group)
         with contextlib.ExitStack() as stack:
             for _, lane in reversed(attempts):
                 if lane is not None:
                     stack.callback(self._end, lane)
         if not self._retries or any(a.attempt > self._retries for a, _ in attempts):
             raise exc
-        group.hang_up()
+        hang_up()
         for assignment, _ in reversed(attempts):  # the first of them is the next to run
             self.schedule.give_back(assignment)
         for assignment, _ in attempts:
@@ -403,28 +425,30 @@ class Loop:
                     index=assignment.index,
                     seed=assignment.seed,
                     attempt=assignment.attempt,
-                    endpoint=group.endpoint.name,
+                    endpoint=name,
                     error=f"{type(exc).__name__}: {exc}",
                 )
             )
         self.reruns = True
-        for other in self._groups:
-            other.start()
+        for group in self._groups:
+            group.start()
 
     def _revive(self) -> None:
-        """Dial lost endpoints again while there is work for them."""
+        """Dial what was lost again while there is work for it."""
         if not len(self.schedule):
             return
         down = self._down
-        for group in list(down):
-            if group.revived():
-                down.remove(group)
-                group.start()
+        for lost in list(down):
+            if lost.revived():
+                down.remove(lost)
+                for group in self._groups:
+                    group.start()
         now = time.perf_counter()
-        alive = len(down) < len(self._groups)
-        if not alive and all(now - group.down_since > _RECONNECT_SECONDS for group in down):
-            assert down[0].down is not None
-            raise down[0].down
+        members: tuple[Sequence[Group | Replica], ...] = (self._groups, self._replicas)
+        for kind in members:
+            gone = [m.down for m in kind if m.down and now - m.down_since > _RECONNECT_SECONDS]
+            if gone and len(gone) == len(kind):
+                raise gone[0]
 
 
 def _no_answer(group: Group, timeout: float) -> TimeoutError:

@@ -1,4 +1,4 @@
-"""`Model` with `run` and `session`: the class that the public modules hand out."""
+"""`Model` and `RemoteModel` with `run`, `session` and `serve`: what the public modules hand out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from rlmesh.evals.run import run as _run
 from rlmesh.evals.run import session as _session
 from rlmesh.evals.session import Session
 from rlmesh.models.model import Model as _Model
+from rlmesh.models.remote import RemoteModel as _RemoteModel
+from rlmesh.transport.options import ServeOptions
 
-__all__ = ["Model"]
+__all__ = ["Model", "RemoteModel"]
 
 
 class Model(_Model):
@@ -72,6 +74,52 @@ class Model(_Model):
         execution_horizon: int = 1,
     ) -> Session:
         """Return a session of this model on ``env``; see :func:`rlmesh.session`."""
+        return _session(
+            self,
+            env,
+            instruction=instruction,
+            close_env=close_env,
+            trust_entrypoints=trust_entrypoints,
+            execution_horizon=execution_horizon,
+        )
+
+    def serve(self, address: str | None = None, *, options: ServeOptions | None = None) -> None:
+        """Serve this model until it is stopped, on the calling thread.
+
+        See :class:`rlmesh.ModelServer`, which can be started and stopped from elsewhere.
+
+        Args:
+            address: where to listen. Default: a free port of ``127.0.0.1``.
+            options: lifetime and access.
+
+        Raises:
+            ConnectionError: the address cannot be bound.
+            KeyboardInterrupt: after SIGINT.
+        """
+        from rlmesh.models.server import ModelServer
+
+        with ModelServer(self, address, options=options) as server:
+            server.serve()
+
+
+class RemoteModel(_RemoteModel):
+    __doc__ = _RemoteModel.__doc__
+
+    def session(
+        self,
+        env: Any,
+        *,
+        instruction: str | None = None,
+        close_env: bool = False,
+        trust_entrypoints: bool | None = None,
+        execution_horizon: int = 1,
+    ) -> Session:
+        """Return a session of the served model on ``env``; see :func:`rlmesh.session`.
+
+        Raises:
+            ValueError: ``instruction`` or ``trust_entrypoints`` is given: adapters live on the
+                server.
+        """
         return _session(
             self,
             env,

@@ -14,6 +14,7 @@ from rlmesh.values.tree import describe_tree
 
 __all__ = [
     "RANDOM_SAMPLE",
+    "Copy",
     "CornersPolicy",
     "Policy",
     "RandomPolicy",
@@ -38,6 +39,38 @@ RANDOM_SAMPLE: Final = RandomSample()
 seeded episode samples the same actions wherever its env lives."""
 
 
+class Copy(Protocol):
+    """A copy of the model that is served elsewhere, split-phase: started, then taken in."""
+
+    name: str
+    """How errors call it: the address."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds an answer may take; None: as long as it takes."""
+        ...
+
+    def fileno(self) -> int:
+        """A descriptor that is readable once there is something to take in."""
+        ...
+
+    def start(self, lanes: Sequence[Lane], observations: Sequence[Any]) -> None:
+        """Start the one prediction it works on at a time."""
+        ...
+
+    def advance(self) -> Sequence[Sequence[Any]] | None:
+        """Take in what has come; the plans of the prediction if that was all of it."""
+        ...
+
+    def keep(self, observation: Any) -> Any:
+        """Return the observation as it is now, whatever its env does to its arrays."""
+        ...
+
+    def hang_up(self) -> None:
+        """Leave the server at once."""
+        ...
+
+
 class Policy(Protocol):
     """What the loop asks of a model."""
 
@@ -46,6 +79,11 @@ class Policy(Protocol):
     """Whether what it is given depends on earlier steps."""
     adapts: bool
     """Whether its actions are not yet the env's: then each goes through :meth:`deliver`."""
+
+    @property
+    def copies(self) -> Sequence[Copy]:
+        """Where it is served; none for a model in this process, which answers while it is asked."""
+        ...
 
     def replay(self, lane: Lane) -> None:
         """Note a step whose action comes from the lane's queue."""
@@ -79,12 +117,17 @@ class Policy(Protocol):
         """Note that the run is over."""
         ...
 
+    def hang_up(self) -> None:
+        """Wait for nobody any more: the run was interrupted."""
+        ...
+
 
 class CornersPolicy:
     """A model's resolved corners, on raw observations."""
 
     adapts = False
     remembers = False
+    copies: Sequence[Copy] = ()
 
     def __init__(self, corners: Corners, horizon: int) -> None:
         self.horizon = horizon if corners.chunks else 1
@@ -138,6 +181,9 @@ class CornersPolicy:
     def close(self) -> None:
         self._corners.close()
 
+    def hang_up(self) -> None:
+        return None
+
 
 class RandomPolicy:
     """RANDOM_SAMPLE bound to an action space: every episode has a stream of its own."""
@@ -145,6 +191,7 @@ class RandomPolicy:
     horizon = 1
     adapts = False
     remembers = False
+    copies: Sequence[Copy] = ()
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -178,6 +225,9 @@ class RandomPolicy:
 
     def close(self) -> None:
         self._streams.clear()
+
+    def hang_up(self) -> None:
+        return None
 
 
 def planned(policy: Policy, lanes: Sequence[Lane]) -> Sequence[Sequence[Any]]:

@@ -24,6 +24,7 @@ from rlmesh.evals.policy import (
     planned,
     replayed,
 )
+from rlmesh.evals.remote_policy import RemotePolicy, remote_handles
 from rlmesh.evals.results import RunResult
 from rlmesh.evals.schedule import Assignment
 from rlmesh.evals.targets import Targets, list_targets
@@ -71,10 +72,15 @@ class Session:
         self._instruction = instruction
         self._close_env = close_env
         self._trust = trust_entrypoints
+        self._served = remote_handles(model)
+        if self._served:
+            model = self._served[0]
+            _refuse_served("instruction", instruction)
+            _refuse_served("trust_entrypoints", trust_entrypoints)
         self._model: Any = None if isinstance(model, RandomSample) else model
         self._name = "RANDOM_SAMPLE" if self._model is None else _name_of(model)
         self._corners: Corners | None = None
-        if self._model is not None and not isinstance(model, type):
+        if self._model is not None and not isinstance(model, type) and not self._served:
             # A class is made, and its weights are read, once its spec is known to fit the env.
             self._make_model()
         self._targets: Targets | None = None
@@ -106,6 +112,8 @@ class Session:
         endpoints = targets.endpoints
         if self._model is None:
             return RandomPolicy(endpoints[0].contract.action_space)
+        if self._served:
+            return RemotePolicy(self._served, endpoints, self._horizon)
         from rlmesh.evals.adapted import AdaptedPolicy, check_history, resolve_adapters
 
         trust = self._trust
@@ -417,8 +425,10 @@ class Session:
 
     def abort(self, exc: BaseException) -> None:
         """Close after ``exc`` ended a run; what the closing meets does not replace it."""
-        if isinstance(exc, (KeyboardInterrupt, SystemExit)) and self._targets is not None:
-            self._targets.hang_up()
+        if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+            for side in (self._targets, self._policy):
+                if side is not None:
+                    side.hang_up()
         try:
             self.close()
         except Exception as second:
@@ -437,6 +447,14 @@ class Session:
             self.close()
         else:
             self.abort(exc)
+
+
+def _refuse_served(name: str, value: Any) -> None:
+    if value is not None:
+        raise ValueError(
+            f"{name}={value!r} is of no use with a RemoteModel: its adapters live on the server; "
+            "set it there"
+        )
 
 
 def _name_of(model: Any) -> str:

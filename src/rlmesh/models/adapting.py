@@ -1,4 +1,4 @@
-"""Which adapter stands between a model and an env: the rule that every way of running it follows."""
+"""Which adapter stands between a model and an env: one rule for every way of running it."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ told without waiting for the answer.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -260,11 +261,11 @@ class ModelLink:
         return plans
 
     def end(self, slot: RemoteSlot, episode: str) -> None:
-        """Tell the server that an episode is over; it learns of it at the latest with the next
-        prediction."""
+        """Tell the server that an episode is over, at the latest with the next prediction."""
         slot.ended.append(episode)
         if not self._unread:
-            self._flush_ended()
+            with contextlib.suppress(OSError):  # a lost server knows of no episode
+                self._flush_ended()
 
     def _flush_ended(self) -> None:
         for slot in self._slots:
@@ -330,8 +331,9 @@ class ModelLink:
         Raises:
             ModelException: what the model raised when an episode ended.
         """
-        self._channel.set_timeout(min(self.options.request_timeout or _CLOSE_SECONDS, _CLOSE_SECONDS))
+        bound = self.options.request_timeout or _CLOSE_SECONDS
         try:
+            self._channel.set_timeout(min(bound, _CLOSE_SECONDS))
             self._flush_ended()
             while self._unread:
                 self._recv()

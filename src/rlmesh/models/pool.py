@@ -139,5 +139,3 @@ class SessionPool:
 
     def __repr__(self) -> str:
         return f"SessionPool({len(self.seats)} sessions)"
-
-

@@ -153,9 +153,7 @@ class ServedModel:
             response.close.SetInParent()
             self.forget(client)
         else:
-            raise ModelFault(
-                ModelErrorCode.UNSUPPORTED, "the request asks for nothing known here"
-            )
+            raise ModelFault(ModelErrorCode.UNSUPPORTED, "the request asks for nothing known here")
         return response.SerializeToString(), (), kind == "close"
 
     def _resolve(self, client: Client, request: Any, response: Any) -> None:
@@ -226,7 +224,7 @@ class ServedModel:
             batch = open_batches.get(key) if key is not None else None
             limit = self._max_batch
             if batch is None or (limit and sum(j.rows for j in batch) + job.rows > limit):
-                batch = []
+                batch = list[Job]()
                 batches.append(batch)
                 if key is not None:
                     open_batches[key] = batch

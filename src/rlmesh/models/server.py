@@ -88,9 +88,7 @@ class ModelServer(Server):
         wait = 0.0 if batch_wait_ms is None else float(batch_wait_ms)
         if not math.isfinite(wait) or wait < 0:
             raise ValueError(f"batch_wait_ms must be finite and 0 or more, got {batch_wait_ms}")
-        super().__init__(
-            ModelCore(model, where, checked_options(options), max_batch, wait / 1000)
-        )
+        super().__init__(ModelCore(model, where, checked_options(options), max_batch, wait / 1000))
 
 
 class ModelCore(ServerCore):

@@ -113,7 +113,9 @@ class Slot:
             raise _invalid(f"expected a passed flag for each of {count} rows, got {len(passed)}")
         try:
             codec = self._codec(request.projected)
-            observations = [codec.decode(leaves)] if count == 1 else codec.decode_rows(leaves, count)
+            observations = (
+                [codec.decode(leaves)] if count == 1 else codec.decode_rows(leaves, count)
+            )
         except ValueError as exc:
             raise _invalid(str(exc)) from None
         self._check_capacity(infos)

@@ -65,7 +65,9 @@ class GrpcChannel:
             ("grpc.max_send_message_length", limit),
             ("grpc.enable_http_proxy", 0),
             ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.keepalive_time_ms", 30_000),
+            # A grpcio server hangs up on a client that pings more often than every 5 minutes
+            # while a call is silent, as one is during a long step.
+            ("grpc.keepalive_time_ms", 330_000),
         ]
         if isinstance(address, UnixAddress):
             # grpcio would send the escaped path, which 0.1.0's server refuses as no authority.

@@ -133,7 +133,7 @@ class Channel(Protocol):
 
     @property
     def buffered(self) -> bool:
-        """Whether an answer, or its beginning, was read ahead: the descriptor does not know of it."""
+        """Whether an answer was read ahead, at least in part: the descriptor does not tell."""
         ...
 
     def set_timeout(self, seconds: float | None) -> None:

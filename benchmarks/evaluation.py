@@ -19,17 +19,17 @@ from table import duration
 EXAMPLE = Path(__file__).parents[1] / "examples" / "metaworld_mt10"
 
 ASIDE = f"""
-The model sleeps `a + c` a row in `predict_batch`; every simulator is a process that sleeps, its times
-normally distributed. The bound is that of a loop without jitter, the best of all splits of the N
-lanes into k groups that take turns: N / max(k m, m + t) with m the cost of a batch of N / k and t the
-mean of what the simulators drew. The first {scaling.LEARNING_BATCHES} batches, or a third of them,
-are not counted.
+The model sleeps `a + c` a row in `predict_batch`; every simulator is a process that sleeps, its
+times normally distributed. The bound is that of a loop without jitter, the best of all splits of
+the N lanes into k groups that take turns: N / max(k m, m + t), with m the cost of a batch of N / k
+and t the mean of what the simulators drew. The first {scaling.LEARNING_BATCHES} batches, or a third
+of them, are not counted.
 
-"Best fixed wait, replayed" is the share of the bound that the best of {len(scaling.WAITS)} fixed waits
-reaches in simulated time, where nothing takes any but the sleeps. With 60 % jitter none comes near
-the bound where the times of model and simulator are alike: 0.78 at best for 16 endpoints with
-80 + 0.5 ms and 50 ms. Where 64 simulators of 1 or 5 ms share two cores, what is missing beyond that is
-the CPU time of their own processes: each step of one costs some 0.12 ms, its caches being cold.
+"Best fixed wait, replayed" is the share of the bound that the best of {len(scaling.WAITS)} fixed
+waits reaches in simulated time, where nothing takes any but the sleeps. With 60 % jitter none comes
+near the bound where the times of model and simulator are alike: 0.78 at best for 16 endpoints with
+80 + 0.5 ms and 50 ms. What is missing beyond that is CPU time: between two steps of a sleeper its
+caches grow cold, and with 64 of them on two cores a step costs some 0.12 ms at the simulator's end.
 """
 
 
@@ -155,11 +155,12 @@ def many(settings: Settings) -> Iterator[str]:
 
 
 def metaworld(settings: Settings) -> Iterator[str]:
-    arguments = ("client", "--episodes", str(settings.metaworld_episodes))
+    episodes, tasks = str(settings.metaworld_episodes), str(settings.metaworld_tasks)
+    arguments = ("client", "--episodes", episodes, "--tasks", tasks)
     taken = ask("metaworld_suite.py", *arguments, path=EXAMPLE)
     yield "### Meta-World MT10\n"
     yield (
-        f"* The experts, {settings.metaworld_episodes} episodes, {taken['steps']:,} steps, "
+        f"* The experts, {tasks} tasks, {episodes} episodes, {taken['steps']:,} steps, "
         f"{taken['success']:.0%} solved: one endpoint {taken['one_s']:.1f} s, ten endpoints "
         f"{taken['many_s']:.1f} s: {taken['one_s'] / taken['many_s']:.2f} times as fast on "
         f"{settings.cores} cores; the same steps and rewards: {'yes' if taken['same'] else 'NO'}\n"

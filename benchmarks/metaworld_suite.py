@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -22,23 +23,24 @@ from task_env import TASKS, SeededTask
 
 
 class Suite(gym.Env[np.ndarray, np.ndarray]):
-    """Any episode of MT10 in one process: seed `s` is task `s % 10`, variation `s // 10`.
+    """Any episode of n tasks in one process: seed `s` is task `s % n`, variation `s // n`.
 
-    Observations are the task's `float64[39]`, then the task as one-hot `float64[10]`, so that any
+    Observations are the task's `float64[39]`, then the task as one-hot `float64[n]`, so that any
     endpoint can play any episode and one policy can tell them apart.
     """
 
-    def __init__(self) -> None:
-        self._tasks = [SeededTask(name) for name in TASKS]
+    def __init__(self, names: Sequence[str]) -> None:
+        self._tasks = [SeededTask(name) for name in names]
+        self._tags = np.eye(len(names))
         self._current = 0
-        shape = (*self._tasks[0].observation_space.shape, len(TASKS))
-        self.observation_space = spaces.Box(-np.inf, np.inf, (sum(shape),), np.float64)
+        size = self._tasks[0].observation_space.shape[0] + len(names)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
         self.action_space = self._tasks[0].action_space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        variation, self._current = divmod(seed or 0, len(TASKS))
+        variation, self._current = divmod(seed or 0, len(self._tasks))
         observation, info = self._tasks[self._current].reset(seed=variation)
         return self._tagged(observation), info
 
@@ -47,24 +49,24 @@ class Suite(gym.Env[np.ndarray, np.ndarray]):
         return self._tagged(observation), *rest
 
     def _tagged(self, observation: np.ndarray) -> np.ndarray:
-        return np.concatenate((observation, np.eye(len(TASKS))[self._current]))
+        return np.concatenate((observation, self._tags[self._current]))
 
 
-def serve() -> None:
-    suite = Suite()  # made once; every server forked from here has it
+def serve(names: Sequence[str]) -> None:
+    suite = Suite(names)  # made once; every server forked from here has it
     answer_orders(lambda: suite)
 
 
-def drive(endpoints: int, episodes: int, rounds: int) -> None:
-    experts = [expert(name) for name in TASKS]
+def drive(names: Sequence[str], endpoints: int, episodes: int, rounds: int) -> None:
+    experts = [expert(name) for name in names]
 
     def policy(observation: np.ndarray) -> np.ndarray:
-        state, task = observation[: -len(TASKS)], observation[-len(TASKS) :]
+        state, task = observation[: -len(names)], observation[-len(names) :]
         return experts[int(task.argmax())](state)
 
     taken: dict[int, list[float]] = {1: [], endpoints: []}
     outcomes: set[tuple[tuple[int, float], ...]] = set()
-    with nursery("metaworld_suite.py", "server") as suites:
+    with nursery("metaworld_suite.py", "server", "--tasks", str(len(names))) as suites:
         addresses = suites.servers(endpoints)
         rlmesh.run(policy, addresses, seeds=range(endpoints))  # warms what a fork leaves to do
         for _ in range(rounds):
@@ -88,11 +90,13 @@ def main() -> None:
     parser.add_argument("--endpoints", type=int, default=10)
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tasks", type=int, default=len(TASKS), help="only the first ones")
     args = parser.parse_args()
+    names = TASKS[: args.tasks]
     if args.end == "server":
-        serve()
+        serve(names)
     else:
-        drive(args.endpoints, args.episodes, args.rounds)
+        drive(names, args.endpoints, args.episodes, args.rounds)
 
 
 if __name__ == "__main__":

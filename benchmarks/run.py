@@ -126,7 +126,7 @@ def connect(settings: Settings, transports: list[str], places: Places) -> Iterat
 
 
 def imports(settings: Settings) -> Iterator[str]:
-    taken = import_time.measure(settings.rounds + 6)
+    taken = import_time.measure(5 * settings.rounds // 3)
     yield "## Import\n"
     yield (
         f"* `import rlmesh` {taken['rlmesh']:.0f} ms, `import numpy` {taken['numpy']:.0f} ms: "
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--most-cells", type=int, help="only the first cases of many endpoints")
     parser.add_argument("--cell-seconds", type=float, default=5.0, help="the longest one may take")
     parser.add_argument("--metaworld-episodes", type=int, default=100)
+    parser.add_argument("--metaworld-tasks", type=int, default=10, help="only the first ones")
     args = parser.parse_args()
 
     cores = sorted(os.sched_getaffinity(0))
@@ -219,6 +220,7 @@ def main() -> None:
         most_cells=args.most_cells,
         cell_seconds=args.cell_seconds,
         metaworld_episodes=args.metaworld_episodes,
+        metaworld_tasks=args.metaworld_tasks,
     )
     partial = bool(args.part or args.payload or args.transport or args.most_cells)
     parts = [part for part in PARTS if part in (args.part or PARTS)]

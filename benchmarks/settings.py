@@ -19,7 +19,7 @@ class Settings:
         full_grid: all cases of many endpoints, not only the corners.
         most_cells: at most so many of them; None: all.
         cell_seconds: the longest that one of them takes.
-        metaworld_episodes: how many episodes of MT10.
+        metaworld_episodes, metaworld_tasks: how much of MT10.
     """
 
     rounds: int
@@ -32,6 +32,7 @@ class Settings:
     most_cells: int | None
     cell_seconds: float
     metaworld_episodes: int
+    metaworld_tasks: int
 
 
 class Places:

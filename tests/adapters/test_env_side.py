@@ -163,15 +163,18 @@ def test_ADE_9_a_vector_env_is_tagged_by_the_spaces_of_one_lane() -> None:
     assert adapt.EnvTags.from_metadata(env.metadata) == tags
 
 
-def test_ADE_9_ADW_3_tag_warns_of_what_looks_wrong() -> None:
+@pytest.mark.parametrize(
+    ("layout", "shape", "other"), [("chw", (48, 64, 3), "hwc"), ("hwc", (3, 48, 64), "chw")]
+)
+def test_ADE_4_ADW_3_tag_warns_of_a_layout_that_looks_wrong(
+    layout: Any, shape: tuple[int, int, int], other: str
+) -> None:
     class Camera:
-        observation_space = Dict({"rgb": camera(48, 64)})
+        observation_space = Dict({"rgb": camera(*shape)})
         action_space = vector(2)
 
-    tags = tags_of({"rgb": adapt.ImageTag(adapt.IMAGE_PRIMARY, "chw")})
-    with pytest.warns(
-        UserWarning, match="48 channels under layout=chw; this looks like hwc"
-    ) as seen:
+    tags = tags_of({"rgb": adapt.ImageTag(adapt.IMAGE_PRIMARY, layout)})
+    with pytest.warns(UserWarning, match=f"under layout={layout}; this looks like {other}") as seen:
         adapt.tag(Camera(), tags)
     assert len(seen) == 1 and seen[0].filename == __file__
 

@@ -346,3 +346,45 @@ def test_a_missing_library_fails_at_resolve(
     with pytest.raises(ImportError, match="pip install"):
         resolve_image(image)
     resolve_image(adapt.Image(adapt.IMAGE_PRIMARY, resample=resample))
+
+
+def test_numpy_values_in_specs_become_plain() -> None:
+    spec = adapt.ModelSpec(
+        {
+            "i": adapt.Image("x/i", np.int64(4), np.int32(5), normalize=np.array([-1, 1])),
+            "s": adapt.Concat(
+                adapt.State(
+                    "x/s",
+                    dim=np.int64(2),
+                    range=np.array([0.0, 1.0]),
+                    scale=np.float32(0.5),
+                    offset=np.ones(2),
+                ),
+                adapt.Constant(dim=np.int64(2), fill=np.float32(1)),
+                clip=[np.float64(0), np.float64(1)],
+                reshape=[2, -1],
+            ),
+        },
+        adapt.Action(
+            adapt.Actuator("x/a", np.prod((2, 2)), range=(np.float32(0), np.float32(1))),
+            clip=None,
+        ),
+    )
+    same = adapt.ModelSpec(
+        {
+            "i": adapt.Image("x/i", 4, 5, normalize=(-1, 1)),
+            "s": adapt.Concat(
+                adapt.State("x/s", dim=2, range=(0, 1), scale=0.5, offset=(1, 1)),
+                adapt.Constant(dim=2, fill=1),
+                clip=(0, 1),
+                reshape=(2, -1),
+            ),
+        },
+        adapt.Action(adapt.Actuator("x/a", 4, range=(0, 1))),
+    )
+    assert spec == same and hash(spec) == hash(same) and spec.to_json() == same.to_json()
+    tags = adapt.EnvTags(
+        adapt.Split(adapt.Field("x/s", np.int64(2), range=np.array([0, 1]))),
+        adapt.Action(adapt.Actuator("x/a", 1), clip=np.array([0, 1])),
+    )
+    assert adapt.EnvTags.from_json(tags.to_json()) == tags and hash(tags)

@@ -188,6 +188,7 @@ def test_a_running_request_holds_the_idle_timeout(tmp_path: Path) -> None:
         step = pool.submit(client.step, WAIT)
         eventually(lambda: gate.entered, "the env is in its step")
         assert not server.wait(0.8)
+        assert not server._core._stopping
         gate.open()
         assert step.result(20.0)[1] == 1.0
         assert server.wait(20.0)

@@ -10,10 +10,21 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from support import Gate
 
 from rlmesh.numpy import Model
 
-__all__ = ["LENGTHS", "Feedback", "OpenLoop", "Walk", "feedback", "open_loop", "walks"]
+__all__ = [
+    "LENGTHS",
+    "Feedback",
+    "Held",
+    "OpenLoop",
+    "Walk",
+    "feedback",
+    "helds",
+    "open_loop",
+    "walks",
+]
 
 LENGTHS = (3, 1, 11, 4, 7, 2, 9, 5)
 
@@ -69,6 +80,27 @@ class Walk(gymnasium.Env):  # type: ignore[type-arg]
         if terminated or truncated or self._n % 3 == 0:
             info["success"] = bool(self._x[0] > 0)
         return self._observation(), float(self._x.sum()) / 3, terminated, truncated, info
+
+
+class Held(Walk):
+    """Waits at a gate in step ``at`` of the episode of a seed, once: while ``armed`` is there."""
+
+    def __init__(self, folder: str, seed: int, at: int = 1) -> None:
+        super().__init__()
+        self.gate = Gate(folder)
+        self._held = (seed, at)
+
+    def step(self, action: Any) -> Any:
+        armed = self.gate.folder / "armed"
+        if (self.resets[-1], self._n) == self._held and armed.exists():
+            armed.unlink()
+            self.gate.pass_through()
+        return super().step(action)
+
+
+def helds(count: int, **arguments: Any) -> list[Held]:
+    """Return that many, as lanes."""
+    return [Held(**arguments) for _ in range(count)]
 
 
 def walks(count: int, lengths: Sequence[int] = LENGTHS) -> list[Walk]:

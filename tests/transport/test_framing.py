@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,7 @@ def build(
 @example(plan=[(2, 10, [])])
 @example(plan=[(2, 10, [3] * 65), (2, 10, [3] * 63), (2, 0, [0])])
 @example(plan=[(2, 10, [0, 0, 17000, 0])])
+@example(plan=[(2, 10, [0, 100, 0] * 300)])  # more buffers than one sendmsg takes
 @example(plan=[(2, 10, [2_800_000, 5]), (2, 10, [5]), (2, 10, [2_800_000])])
 def test_what_is_sent_arrives_as_writable_aligned_leaves(
     pair: Any, plan: list[tuple[int, int, list[int]]]
@@ -157,6 +160,36 @@ def test_frames_that_arrive_together_are_told_apart(
                 assert [bytes(leaf) for leaf in got] == [leaf.tobytes() for leaf in leaves]
             with pytest.raises(ConnectionError, match="closed by the peer"):
                 receiver.recv()
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=frames, cuts=st.lists(st.integers(0, 70_000), max_size=6))
+@example(plan=[(2, 10, [100])] * 4, cuts=[1, 2, 16, 17])
+@example(plan=[(2, 10, [1_000_003, 0])], cuts=[])
+def test_a_thread_of_many_sockets_takes_frames_as_they_come(
+    plan: list[tuple[int, int, list[int]]], cuts: list[int]
+) -> None:
+    """poll() never waits, and loses nothing of what has come so far."""
+    sent = [build(*one) for one in plan]
+    data = b"".join(frame_bytes(*one) for one in sent)
+    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    got: list[Any] = []
+    with unix_pair() as (left, right):
+        receiver = FrameSocket(right, pending=data[: edges[1]])
+        with writing(left, *(data[a:b] for a, b in pairwise(edges[1:]))):
+            while len(got) < len(sent):
+                frame = receiver.poll()
+                if frame is None:
+                    assert not receiver.buffered
+                    assert select.select([right], [], [], 20.0)[0], "nothing more comes"
+                else:
+                    got.append(frame)
+            with pytest.raises(ConnectionError, match="closed by the peer"):
+                while receiver.poll() is None:
+                    assert select.select([right], [], [], 20.0)[0], "nothing more comes"
+    for (kind, header, leaves), (got_kind, got_header, got_leaves) in zip(sent, got, strict=True):
+        assert (got_kind, got_header) == (kind, header)
+        assert [bytes(leaf) for leaf in got_leaves] == [leaf.tobytes() for leaf in leaves]
 
 
 def test_a_peer_that_sends_one_byte_at_a_time_is_understood() -> None:
@@ -228,7 +261,8 @@ def _spoil(data: bytes, at: int, value: int) -> bytes:
 @example(data=raw_prefix(0, 2, 1, (1 << 28) - 64), limit=1 << 28)
 @example(data=raw_prefix(0, 2, 1, 16) + struct.pack("<Q", 2**64 - 1) + bytes(24), limit=1000)
 @example(data=raw_prefix(0, 2, 2, 16) + struct.pack("<QQ", 2**64 - 16, 32) + bytes(16), limit=1000)
-def test_hostile_bytes_are_an_error_and_never_a_hang(data: bytes, limit: int) -> None:
+@pytest.mark.parametrize("take", ["recv", "poll"])
+def test_hostile_bytes_are_an_error_and_never_a_hang(take: str, data: bytes, limit: int) -> None:
     with unix_pair() as (left, right):
         left.sendall(data)
         left.shutdown(socket.SHUT_WR)
@@ -236,7 +270,7 @@ def test_hostile_bytes_are_an_error_and_never_a_hang(data: bytes, limit: int) ->
         receiver.set_timeout(20.0)
         with within(30.0), pytest.raises((ConnectionError, ProtocolException)):
             while True:  # valid frames may come first; the end is always an error
-                _, header, leaves = receiver.recv()
+                _, header, leaves = getattr(receiver, take)()
                 assert len(header) + sum(leaf.nbytes for leaf in leaves) <= len(data)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlmesh.adapters.encodings import CustomEncoding
-from rlmesh.adapters.fields import axis_values, is_number, label_tuple
+from rlmesh.adapters.fields import axis_values, is_number, label_tuple, take_plain
 from rlmesh.adapters.vocabulary import Frame, Reference, RotationEncoding
 
 __all__ = ["Action", "Actuator"]
@@ -83,12 +83,12 @@ class Actuator:
     labels: Sequence[str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        take_plain(self)
         who = f"Actuator {self.role!r}"
         for name, value in (
             ("scale", axis_values(self.scale)),
             ("offset", axis_values(self.offset)),
             ("labels", label_tuple(self.labels, who)),
-            ("range", tuple(self.range) if isinstance(self.range, list) else self.range),
         ):
             object.__setattr__(self, name, value)
         if self.dim < 1:
@@ -153,7 +153,8 @@ class Action:
             if not isinstance(item, Actuator):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"Action takes actuators, got {type(item).__name__} {item!r}")
         object.__setattr__(self, "components", tuple(components))
-        object.__setattr__(self, "clip", tuple(clip) if clip is not None else None)
+        object.__setattr__(self, "clip", clip)
+        take_plain(self)
 
     @property
     def dim(self) -> int:

@@ -96,7 +96,8 @@ class Rotation:
     value: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", tuple(self.value))
+        value: Any = self.value
+        object.__setattr__(self, "value", tuple(np.asarray(value).reshape(-1).tolist()))
 
     @classmethod
     def from_matrix(cls, rows: Sequence[Sequence[float]] | np.ndarray[Any, Any]) -> Rotation:

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-__all__ = ["accept_set", "axis_values", "is_number", "label_tuple", "pair"]
+import numpy as np
+
+__all__ = ["accept_set", "axis_values", "is_number", "label_tuple", "pair", "take_plain"]
+
+
+def take_plain(spec: Any) -> None:
+    """Make NumPy scalars, arrays and lists in a frozen dataclass plain numbers and tuples.
+
+    So that it hashes, compares and serialises.
+    """
+    for item in dataclasses.fields(spec):
+        value = getattr(spec, item.name)
+        plain = _plain(value)
+        if plain is not value:
+            object.__setattr__(spec, item.name, plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return cast("Any", value).item()
+    if isinstance(value, (np.ndarray, list)):
+        return tuple(_plain(item) for item in cast("list[Any]", value))
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        if any(isinstance(item, (np.generic, np.ndarray)) for item in items):
+            return tuple(_plain(item) for item in items)
+        return items
+    return value
 
 
 def is_number(value: object) -> bool:

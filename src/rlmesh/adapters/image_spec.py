@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal, cast
 
-from rlmesh.adapters.fields import accept_set, is_number, pair
+from rlmesh.adapters.fields import accept_set, is_number, pair, take_plain
 from rlmesh.adapters.vocabulary import FitMode, ImageLayout, Resample, StackPad, StackSpec
 
 __all__ = ["Image"]
@@ -93,6 +93,7 @@ class Image:
             if self.height is not None or self.width is not None:
                 raise ValueError(f"{who}: pass size=, or height=/width=, not both")
             self._set(height=size, width=size)
+        take_plain(self)
         self._set(
             normalize=_normalize_range(self.normalize),
             fit=accept_set(self.fit, who, "fit"),
@@ -137,7 +138,7 @@ def _normalize_range(value: Any) -> Any:
 def _render_size(value: Any, who: str) -> Any:
     if value is None:
         return None
-    size = (value, value) if isinstance(value, int) else tuple(value)
+    size = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value, value)
     if len(size) != 2:
         raise ValueError(f"{who}: render must be a side or (height, width), got {value!r}")
     for name, side in zip(("height", "width"), size, strict=True):
@@ -152,6 +153,7 @@ def _offsets(stack: int, offsets: Any, stride: int | None, who: str) -> StackSpe
     # dataclasses.replace() hands on the offsets an earlier stride gave, but no stride.
     if offsets is not None:
         raise ValueError(f"{who}: pass stride=, or offsets=, not both")
+    stride = int(stride)
     if stride < 1:
         raise ValueError(f"{who}: stride must be >= 1, got {stride}")
     if stack == 1:

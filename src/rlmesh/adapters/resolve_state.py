@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sized
+from typing import Any
 
 import numpy as np
 
@@ -138,10 +140,10 @@ def _piece(
     )
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
-    return (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 # From a leaf of the env
@@ -333,7 +335,9 @@ def _affine(
         fault = axis_fault(what, value, width)
         if fault:
             raise AdapterResolutionError(f"{where}: {fault}")
-    steps.append(Affine(part.scale, part.offset, labels))  # type: ignore[arg-type]
+    scale: Any = part.scale
+    offset: Any = part.offset
+    steps.append(Affine(scale, offset, labels))
 
 
 def _names_after(
@@ -349,11 +353,12 @@ def _names_after(
     return feature.labels[: part.dim]
 
 
-def axis_fault(what: str, value: object, width: int) -> str | None:
+def axis_fault(what: str, value: Any, width: int) -> str | None:
     """What is wrong with the length of per-axis values, None if nothing."""
-    if isinstance(value, tuple) and len(value) != width:  # pyright: ignore[reportUnknownArgumentType]
-        return f"{what} has {len(value)} values but the resolved width is {width}"  # pyright: ignore[reportUnknownArgumentType]
-    return None
+    count = len(value) if isinstance(value, Sized) else width
+    return (
+        None if count == width else f"{what} has {count} values but the resolved width is {width}"
+    )
 
 
 # From nowhere, or from the model itself

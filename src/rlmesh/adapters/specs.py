@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from rlmesh.adapters.actions import Action
 from rlmesh.adapters.encodings import CustomEncoding, Rotation
-from rlmesh.adapters.fields import accept_set, axis_values, is_number, label_tuple
+from rlmesh.adapters.fields import accept_set, axis_values, is_number, label_tuple, take_plain
 from rlmesh.adapters.image_spec import Image
 from rlmesh.adapters.trees import freeze_node, hashable_node
 from rlmesh.adapters.vocabulary import Frame, Provenance, RotationEncoding
@@ -99,6 +99,7 @@ class State:
     clip: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        take_plain(self)
         who = f"State {self.role!r}"
         for name, value in (
             ("encoding", accept_set(self.encoding, who)),
@@ -106,9 +107,6 @@ class State:
             ("scale", axis_values(self.scale)),
             ("offset", axis_values(self.offset)),
             ("labels", label_tuple(self.labels, who)),
-            ("range", _tupled(self.range)),
-            ("reshape", _tupled(self.reshape)),
-            ("clip", _tupled(self.clip)),
         ):
             object.__setattr__(self, name, value)
         _check_selection(self, who)
@@ -131,10 +129,6 @@ class State:
                     f"{who}: post_rotate cannot be combined with a CustomEncoding; rotate inside "
                     "its from_base"
                 )
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _check_selection(state: State, who: str) -> None:
@@ -196,6 +190,7 @@ class Constant:
     fill: float = 0.0
 
     def __post_init__(self) -> None:
+        take_plain(self)
         if self.dim < 1:
             raise ValueError(f"Constant: dim must be >= 1, got {self.dim}")
         if not is_number(self.fill):
@@ -247,11 +242,12 @@ class Concat:
             ("parts", tuple(parts)),
             ("pad_to", pad_to),
             ("dtype", dtype),
-            ("reshape", _tupled(reshape)),
+            ("reshape", reshape),
             ("container", container),
-            ("clip", _tupled(clip)),
+            ("clip", clip),
         ):
             object.__setattr__(self, name, value)
+        take_plain(self)
 
 
 def _check_part(part: Any) -> None:

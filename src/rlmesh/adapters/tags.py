@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rlmesh.adapters.actions import Action
-from rlmesh.adapters.fields import accept_set, label_tuple
+from rlmesh.adapters.fields import accept_set, label_tuple, take_plain
 from rlmesh.adapters.trees import freeze_node, hashable_node, leaves
 from rlmesh.adapters.vocabulary import Frame, ImageLayout, Provenance, RotationEncoding
 
@@ -268,10 +268,9 @@ class EnvTags:
 
 
 def _canonical(tag: StateTag | Field, who: str) -> None:
+    take_plain(tag)
     object.__setattr__(tag, "encoding", accept_set(tag.encoding, who))
     object.__setattr__(tag, "labels", label_tuple(tag.labels, who))
-    if isinstance(tag.range, list):
-        object.__setattr__(tag, "range", tuple(tag.range))
 
 
 def _identities(node: Any) -> list[tuple[str, str, str | None, str | None]]:

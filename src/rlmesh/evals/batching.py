@@ -91,7 +91,7 @@ class BatchClock:
         """Return a clock like this one for some of the lanes."""
         return BatchClock(lanes, self.max_batch, self.wait_s if self._fixed else None)
 
-    def start_at(self, waiting: int, outstanding: int, first_ready: float) -> float:
+    def start_at(self, waiting: int, outstanding: bool, first_ready: float) -> float:
         """Return when to start, on ``perf_counter``'s clock; 0.0 means now.
 
         The wait counts from the moment a batch could have started: a row was ready and the model
@@ -99,7 +99,7 @@ class BatchClock:
 
         Args:
             waiting: rows that are ready.
-            outstanding: lanes that may still become ready.
+            outstanding: whether more lanes may still become ready.
             first_ready: when the first row became ready.
         """
         if waiting >= self.max_batch or not outstanding or not self.wait_s:

@@ -80,11 +80,10 @@ class Journal:
         data = self._file.read()
         whole = data.rfind(b"\n") + 1
         lines = data[:whole].splitlines()
-        if whole != len(data):
-            if not lines and not data.startswith(b'{"rlmesh_journal"'[: len(data)]):
-                raise self._not_a_journal("its first line is cut short")
-            self._file.truncate(whole)
         if not lines:
+            if not data.startswith(b'{"rlmesh_journal"'[: len(data)]):
+                raise self._not_a_journal("its first line is cut short")
+            self._file.truncate(0)
             return False
         entries = [self._parse(number, line) for number, line in enumerate(lines, 1)]
         head = entries[0]
@@ -104,6 +103,7 @@ class Journal:
                     self.failures.append(EpisodeFailure(**entry["failure"]))
             except (KeyError, TypeError) as exc:
                 raise self._not_a_journal(f"line {number} is no episode ({exc})") from None
+        self._file.truncate(whole)  # not before it is known to be this run's
         return True
 
     def _parse(self, number: int, line: bytes) -> dict[str, Any]:

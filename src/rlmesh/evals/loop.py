@@ -271,12 +271,11 @@ class Loop:
         """Whether envs of this process are about to work."""
         return any(group.awaiting for group in self._local)
 
-    def outstanding(self, replica: Replica) -> int:
-        """How many lanes may still ask the replica for a prediction."""
-        return sum(
-            group.outstanding
+    def outstanding(self, replica: Replica) -> bool:
+        """Whether some lane may still ask the replica for a prediction; asked at every turn."""
+        return any(
+            group.outstanding and any(self._replicas[number] is replica for number in group.copies)
             for group in self._groups
-            if any(self._replicas[number] is replica for number in set(group.copies))
         )
 
     # What the groups ask for

@@ -13,6 +13,7 @@ from typing import Any
 
 from rlmesh.errors import ProtocolException
 from rlmesh.models.adapting import adapter_for
+from rlmesh.models.chunks import check_horizon
 from rlmesh.models.model import Model, model_corners
 from rlmesh.models.slots import Part, Slot
 from rlmesh.wire import messages
@@ -200,6 +201,7 @@ class ServedModel:
         client.slots[env_id] = slot
 
     def _horizon(self, requested: int) -> int:
+        requested = check_horizon(max(1, requested))  # the wire's 0 is none
         if requested > 1 and not self.corners.chunks:
             _log.warning(
                 "execution_horizon=%d was requested but the model defines no predict_chunk(); "
@@ -207,7 +209,7 @@ class ServedModel:
                 requested,
             )
             return 1
-        return self.corners.check_horizon(max(1, requested))
+        return self.corners.check_horizon(requested)
 
     # Predictions
 

@@ -207,9 +207,8 @@ def _connect(family: int, where: Any, deadline: float | None) -> socket.socket:
                 sock.connect(where)
                 return sock
             except BlockingIOError:
-                time.sleep(
-                    0.01
-                )  # a unix listener whose backlog is full: it has no queue to wait in
+                # A unix listener whose backlog is full gives nothing to wait for.
+                time.sleep(0.01)
     except BaseException:
         sock.close()
         raise

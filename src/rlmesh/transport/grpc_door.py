@@ -146,7 +146,6 @@ class GrpcDoor:
                 ("grpc.max_send_message_length", limit),
                 ("grpc.server_handshake_timeout_ms", int(seconds * 1000)),
                 # A client may ping through a step of minutes; by default the third ping ends it.
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 1),
                 ("grpc.http2.max_ping_strikes", 0),
             ],
             maximum_concurrent_rpcs=_CALLS,

@@ -10,7 +10,7 @@ from rlmesh import adapters as adapt
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "metaworld_mt10"))
 
-from task_env import SeededTask  # noqa: E402 - found by the line above
+from task_env import SeededTask  # found by the line above
 
 TASK = "pick-place-v3"
 

@@ -1,8 +1,8 @@
-"""PushT from pixels and agent position, by a small policy that knows neither the env's units nor size.
+"""PushT from pixels and agent position, by a small policy with units and sizes of its own.
 
-The env gives a 96x96 frame and a position in [0, 512]. The policy takes a 48x48 float image, channels
-first, and positions in [-1, 1], and answers in [-1, 1]. Prints the plan, what the policy saw of the
-block, and its reward beside that of random actions on the same seeds.
+The env gives a 96x96 frame and a position in [0, 512]. The policy takes a 48x48 float image,
+channels first, and positions in [-1, 1], and answers in [-1, 1]. Prints the plan, what the policy
+saw of the block, and its reward beside that of random actions on the same seeds.
 """
 
 from __future__ import annotations

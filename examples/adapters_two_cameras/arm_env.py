@@ -80,9 +80,7 @@ class ArmEnv(gymnasium.Env):
         self.turn = self.hand_quat
         return self.observation(), {}
 
-    def step(
-        self, action: np.ndarray
-    ) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         delta = np.asarray(action, np.float64)
         self.target += delta[:3]
         self.turn = _turned(self.turn, delta[3:6])

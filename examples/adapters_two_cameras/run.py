@@ -2,8 +2,8 @@
 
 The policy sees what such a policy sees (two 224x224 frames, a proprioception vector with a 6-D
 rotation, an instruction) and gives what it gives (7 numbers). It is a few lines of visual servoing
-by the wrist camera, which the robot carries upside down. The second run leaves that out of the env's
-tags: nothing raises, and nothing succeeds. Also writes the preview page of both cameras.
+by the wrist camera, which the robot carries upside down. The second run leaves that out of the
+env's tags: nothing raises, and nothing succeeds. Also writes the preview page of both cameras.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class Servo(Model):
 
     spec = adapt.ModelSpec(
         {
-            "image": adapt.Image(
-                adapt.IMAGE_PRIMARY, size=224, fit="pad", resample="bilinear_aa"
-            ),
+            "image": adapt.Image(adapt.IMAGE_PRIMARY, size=224, fit="pad", resample="bilinear_aa"),
             "wrist_image": adapt.Image(
                 adapt.IMAGE_WRIST, size=224, fit="pad", resample="bilinear_aa"
             ),

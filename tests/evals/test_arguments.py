@@ -62,9 +62,10 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"batch_wait_ms": -0.1}, ValueError, "batch_wait_ms must be finite and 0 or more"),
     ({"batch_wait_ms": "fast"}, TypeError, "batch_wait_ms must be a number, got 'fast'"),
     ({"progress": "bar"}, TypeError, "progress must be True, False or None, got 'bar'"),
-    ({"hooks": print}, TypeError, ""),
+    ({"hooks": print}, TypeError, "hooks must be RunHooks or a list of them, got builtin"),
+    ({"hooks": "bar"}, TypeError, "hooks must be RunHooks or a list of them, got str"),
     ({"hooks": [rlmesh.RunHooks()] * 2 + ["x"]}, TypeError, "hooks must be RunHooks or a list"),
-    ({"journal": 3}, TypeError, "path"),
+    ({"journal": 3}, TypeError, "journal must be a path, got 3"),
 ]
 
 
@@ -122,7 +123,7 @@ def test_impossible_arguments_are_refused_before_anything_connects(
         (None, TypeError, "env must be an env with the gymnasium surface"),
         (3, TypeError, "or a list of these"),
         ({"a": Walk()}, TypeError, "env must be"),
-        (Walk, TypeError, ""),
+        (Walk, TypeError, "got the class Walk; pass an instance"),
         ([], ValueError, "env is an empty list"),
         ([Walk(), None], TypeError, "got NoneType"),
         ("nowhere", ValueError, "nowhere"),
@@ -159,7 +160,7 @@ def test_endpoints_must_share_their_spaces() -> None:
 @pytest.mark.parametrize("model", [None, 3, object(), "policy"])
 def test_what_is_no_model_is_refused(model: Any) -> None:
     env = Walk()
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"[Mm]odel"):
         rlmesh.run(model, env)
     assert env.resets == []
 
@@ -333,7 +334,7 @@ class Foreign(VectorEnv):
         self.state[rolled, 1] += 1
         self.state[rolled, 2] = 0
         self.over = (self.state[:, 2] >= self.state[:, 0] + 2) & ~rolled
-        rewards = np.where(rolled, 99.0, self.state[:, 2])
+        rewards = np.where(rolled, 0.0, self.state[:, 2])
         over, infos = self.over.copy(), {}
         if self.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP and over.any():
             infos = {"final_obs": np.array([*self.state], object), "_final_obs": over}

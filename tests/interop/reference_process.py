@@ -76,6 +76,18 @@ class Reference:
         }
         return self._order("evaluate.py", order)
 
+    def evaluate_served(
+        self, model: str, env: str, *, loop: str = "run", horizon: int = 1, **keywords: Any
+    ) -> dict[str, Any]:
+        """Run the published loop with a RemoteModel; return as :meth:`evaluate`."""
+        order = {"model": model, "env": env, "loop": loop, "horizon": horizon}
+        return self._order("evaluate_served.py", {**order, "keywords": keywords})
+
+    def serving_model(self, name: str, address: str) -> Served:
+        """Serve a model of ``interop_models`` with the published server."""
+        program = str(HERE / "reference" / "serve_model.py")
+        return Served([self._python, program, name, address], self._environ)
+
     def serving(self, name: str, address: str = "127.0.0.1:0", **options: Any) -> Served:
         """Serve the env called ``name`` with the published server; killed at the block's end."""
         program = str(HERE / "reference" / "serve.py")

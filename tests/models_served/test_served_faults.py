@@ -74,7 +74,7 @@ def test_failed_attempts_are_reported(tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/model.sock"
     with phoenix(address, tmp_path):
         result = rlmesh.run(rlmesh.RemoteModel(address), Upbeat(), seeds=SEEDS, retries=2)
-    (failure,) = result.failures
+    (failure,) = result.errors
     assert (failure.index, failure.attempt, failure.endpoint) == (2, 1, address)
     assert "ConnectionError" in failure.error
     assert address in failure.error
@@ -99,12 +99,13 @@ def test_without_retries_the_address_is_named_and_finished_episodes_are_kept(
 
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 def test_another_replica_takes_over(lanes: int, tmp_path: Path) -> None:
-    undisturbed = numbers(rlmesh.run(Feedback(), Upbeat(), seeds=SEEDS))
+    lengths = (9, 11, 10)  # wherever an episode runs, it reaches the step that kills
+    undisturbed = numbers(rlmesh.run(Feedback(), Upbeat(lengths), seeds=SEEDS))
     with (
         model_process("Flawed", config={"folder": str(tmp_path)}) as mortal,
         model_process("Feedback") as other,
-        serving([Upbeat() for _ in range(lanes)] if lanes > 1 else Upbeat()) as envs,
-        serving(Upbeat()) as single,
+        serving([Upbeat(lengths) for _ in range(lanes)]) as envs,
+        serving(Upbeat(lengths)) as single,
     ):
         handles = [rlmesh.RemoteModel(mortal.address), rlmesh.RemoteModel(other.address)]
         result = rlmesh.run(handles, [envs.address, single.address], seeds=SEEDS, retries=1)

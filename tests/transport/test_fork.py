@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
 import pytest
 from support import FunctionEnv, python_child, serving, within
 
 from rlmesh.numpy import RemoteEnv
+from rlmesh.transport.native import NativeChannel, NotNative
 
 FORK = """
 import os, sys
@@ -147,10 +154,7 @@ server.wait()
             assert other.env_contract.num_envs == 1
 
 
-@pytest.mark.parametrize("order", ["workers first", "server first", "client first"])
-def test_the_port_of_a_killed_server_is_free_although_its_workers_live(order: str) -> None:
-    """As AsyncVectorEnv's workers, which are forked and hold what their parent held."""
-    code = """
+SERVER_WITH_WORKER = """
 import os, sys, time
 from support import FunctionEnv
 from rlmesh import EnvServer
@@ -163,51 +167,57 @@ def fork_worker():
 
 
 order = sys.argv[1]
-if order == "workers first":
+if order == "worker first":
     fork_worker()
 server = EnvServer(FunctionEnv(step=lambda action: time.sleep(60.0)))
 server.start()
 if order == "server first":
     fork_worker()
 print(server.address, flush=True)
-if order == "client first":
+if order == "clients first":
     while not server._core._driving:
         time.sleep(0.005)
     fork_worker()
     print("forked", flush=True)
 server.wait()
 """
-    import os
-    import signal
-    import threading
 
-    child = python_child(code, order)
-    with child:
+
+@pytest.mark.parametrize("order", ["worker first", "server first", "clients first"])
+@pytest.mark.parametrize("door", ["native", "grpc"])
+def test_a_killed_server_is_gone_for_good_although_its_worker_lives(
+    order: str, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As AsyncVectorEnv's workers, which are forked and hold what their parent held."""
+    if door == "grpc":
+
+        def hidden(*args: Any, **kwargs: Any) -> Any:
+            raise NotNative("hidden, as if the server were rlmesh 0.1.0")
+
+        monkeypatch.setattr(NativeChannel, "open", hidden)
+    with python_child(SERVER_WITH_WORKER, order) as child:
         address = child.line()
-        env = RemoteEnv(address)
-        env.reset()
-        if order == "client first":
-            assert child.line() == "forked"
-        workers = _children(child.pid)
-        try:
-            assert len(workers) == 1
-            killer = threading.Timer(0.1, child.kill)
-            killer.start()
-            with within(30.0), pytest.raises(ConnectionError, match=address):
-                env.step([0.0, 0.0])
-            killer.join()
-            os.kill(workers[0], 0)  # it lives
-            with serving(FunctionEnv(), address), RemoteEnv(address) as again:
-                again.reset()
-        finally:
-            env.close()
-            for pid in workers:
-                os.kill(pid, signal.SIGKILL)
+        with RemoteEnv(address) as driving, RemoteEnv(address) as connected:
+            driving.reset()
+            if order == "clients first":
+                assert child.line() == "forked"
+            (worker,) = _children(child.pid)
+            try:
+                killer = threading.Timer(0.1, child.kill)
+                killer.start()
+                with within(30.0), pytest.raises(ConnectionError, match=address):
+                    driving.step([0.0, 0.0])
+                killer.join()
+                with within(30.0), pytest.raises(ConnectionError, match=address):
+                    connected.reset()
+                os.kill(worker, 0)  # it lives
+                with serving(FunctionEnv(), address), RemoteEnv(address) as again:
+                    again.reset()
+            finally:
+                os.kill(worker, signal.SIGKILL)
 
 
 def _children(pid: int) -> list[int]:
-    from pathlib import Path
-
     return [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()

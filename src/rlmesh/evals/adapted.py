@@ -70,7 +70,7 @@ class AdaptedPolicy(CornersPolicy):
         self._adapters[lane.group].observe(lane.observation, episode=lane.episode_id)
 
     def deliver(self, lane: Lane, action: Any) -> Any:
-        return self._adapters[lane.group].transform_action(action, episode=lane.episode_id)
+        return self._adapters[lane.group].env_action(action, episode=lane.episode_id)
 
     def end(self, lane: Lane) -> None:
         self._adapters[lane.group].reset(lane.episode_id)

@@ -79,6 +79,8 @@ def check_request(
         _whole("max_batch", max_batch, 1)
     if progress is not None and not isinstance(progress, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"progress must be True, False or None, got {progress!r}")
+    if journal is not None and not isinstance(journal, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"journal must be a path, got {journal!r}")
     return Request(
         seeds=tuple(episode_seeds(seeds, max_episodes)),
         hooks=as_hooks(hooks),

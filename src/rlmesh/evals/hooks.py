@@ -147,9 +147,11 @@ def as_hooks(hooks: RunHooks | Iterable[RunHooks] | None) -> HookList:
     """
     if hooks is None:
         return HookList(())
-    several = [hooks] if isinstance(hooks, RunHooks) else list(hooks)
+    several: list[Any] = [hooks]
+    if isinstance(hooks, Iterable) and not isinstance(hooks, (str, bytes)):
+        several = list(hooks)
     for hook in several:
-        if not isinstance(hook, RunHooks):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(hook, RunHooks):
             raise TypeError(
                 f"hooks must be RunHooks or a list of them, got {type(hook).__name__}; subclass "
                 "rlmesh.RunHooks and pass an instance"

@@ -77,6 +77,11 @@ class Session:
             model = self._served[0]
             _refuse_served("instruction", instruction)
             _refuse_served("trust_entrypoints", trust_entrypoints)
+        if model is None:
+            raise TypeError(
+                "model must be a Model, a policy object or class, a callable, a RemoteModel or "
+                "RANDOM_SAMPLE; got None"
+            )
         self._model: Any = None if isinstance(model, RandomSample) else model
         self._name = "RANDOM_SAMPLE" if self._model is None else _name_of(model)
         self._corners: Corners | None = None

@@ -166,6 +166,8 @@ def _check_target(target: Any) -> None:
     if isinstance(target, (RemoteEnv, RemoteVectorEnv)):
         return
     try:
+        if isinstance(target, type):
+            raise TypeError(f"got the class {target.__name__}; pass an instance")
         checked_env(target)
         if not callable(getattr(target, "step", None)):
             raise TypeError(f"{type(target).__name__} has no 'step' method")

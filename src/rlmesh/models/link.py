@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections import deque
+import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +30,10 @@ __all__ = ["ModelLink", "RemoteSlot", "Row"]
 
 _CLOSE_SECONDS = 5.0
 """How long a close waits for the answers that are still to come before it just hangs up."""
+
+
+_WINDOW = 64
+"""Requests under way: the ends of episodes, one message an env, and a prediction behind them."""
 
 
 class RemoteSlot:
@@ -103,6 +107,7 @@ class ModelLink:
             request_timeout=options.request_timeout,
         )
         self._channel: Channel = channel
+        self._finalizer = weakref.finalize(self, channel.close)  # if a session is just dropped
         try:
             response = self._parse(messages.model.HandshakeResponse, answer)
             self.edition = check_answer("model", response, self.address)
@@ -110,18 +115,19 @@ class ModelLink:
         except BaseException:
             channel.close()
             raise
-        channel.window = 2  # the end of an episode, and a prediction behind it
+        channel.window = _WINDOW
         self.door = channel.door
         self.model_ns = 0
         self._session_id = f"remote-model-{uuid.uuid4()}"
         self._requests = 0
-        self._unread: deque[str] = deque()
+        self._last_id = ""
+        self._unread: list[tuple[str, str]] = []  # (request id, kind) of what was not answered yet
         self._flying: Sequence[Row] = ()
         self._order: list[tuple[RemoteSlot, list[int]]] = []
 
     def reopen(self) -> None:
         """Connect anew after the connection was lost, and resolve every env again."""
-        self._channel.close()
+        self.hang_up()
         self._open()
         for slot in self._slots:
             slot.ended.clear()
@@ -149,17 +155,17 @@ class ModelLink:
         body.selected_workflow_edition = self.edition
         body.execution_horizon = slot.horizon
         body.wants_plan = self._plans
-        self._send(request.SerializeToString(), (), "resolve_adapter")
+        self._send(request.SerializeToString(), (), "resolve_adapter", request.request_id)
         response, _ = self._recv()
         slot.adopt(response.resolve_adapter.plan)
 
     def _address_to(self, request: Any, context: Any, slot: RemoteSlot, what: str) -> None:
         context.session_id = self._session_id
         context.env_id = slot.env_id
-        if not self._plans:  # ours answers in order and needs no name for a request
+        if not self._plans:  # one of ours answers in order and needs no name for a request
             self._requests += 1
-            request.request_id = f"{slot.env_id}:{what}:{self._requests}"
-            context.request_id = request.request_id
+            self._last_id = f"{slot.env_id}:{what}:{self._requests}"
+            request.request_id = context.request_id = self._last_id
 
     # Predictions
 
@@ -176,13 +182,13 @@ class ModelLink:
             header, leaves = self._header(slot, rows), _encode(slot, rows)
         else:
             request = messages.model.JoinRequest()
-            leaves: list[Any] = []
+            leaves = []
             for slot, indices in self._order:
                 part = [rows[index] for index in indices]
                 self._fill(request, request.grouped_predict.groups.add(), slot, part)
                 leaves += _encode(slot, part)
             header = request.SerializeToString()
-        self._send(header, leaves, "predict")
+        self._send(header, leaves, "predict", self._last_id)
 
     def _header(self, slot: RemoteSlot, rows: Sequence[Row]) -> bytes:
         key = [(row.episode, row.seed, bool(row.passed)) for row in rows]
@@ -271,26 +277,33 @@ class ModelLink:
         for slot in self._slots:
             if not slot.ended:
                 continue
-            while len(self._unread) > 1 or "reset_adapter" in self._unread:
+            while len(self._unread) >= self._channel.window - 1:
                 self._recv()
             request = messages.model.JoinRequest()
             self._address_to(request, request.reset_adapter.context, slot, "reset")
             request.reset_adapter.episode_ids.extend(slot.ended)
             slot.ended.clear()
-            self._send(request.SerializeToString(), (), "reset_adapter")
+            self._send(request.SerializeToString(), (), "reset_adapter", request.request_id)
 
     # The channel
 
-    def _send(self, header: bytes, leaves: Sequence[Any], kind: str) -> None:
+    def _send(
+        self, header: bytes, leaves: Sequence[Any], kind: str, request_id: str = ""
+    ) -> None:
         self._channel.send(header, leaves)
-        self._unread.append(kind)
+        self._unread.append((request_id, kind))
 
     def _recv(self) -> tuple[Any, list[memoryview]]:
         """Return the next answer, and its leaves; raise what it reports."""
         header, leaves = self._channel.recv()
-        expected = self._unread.popleft()
         response = self._parse(messages.model.JoinResponse, header)
-        kind = response.WhichOneof("kind")
+        for asked in self._unread:  # a published server may answer a later request first
+            if asked[0] == response.request_id:
+                break
+        else:
+            raise self._broken(f"an answer to {response.request_id!r} came, which nobody asked")
+        self._unread.remove(asked)
+        expected, kind = asked[1], response.WhichOneof("kind")
         if kind == "error":
             exc = model_error_to_exception(response.error, self.address)
             if not response.error.is_recoverable:
@@ -323,6 +336,7 @@ class ModelLink:
 
     def hang_up(self) -> None:
         """Leave without waiting for anything. Idempotent."""
+        self._finalizer.detach()
         self._channel.close()
 
     def close(self) -> None:
@@ -340,7 +354,7 @@ class ModelLink:
         except OSError:
             pass  # it is gone already, which is what close wants
         finally:
-            self._channel.close()
+            self.hang_up()
 
 
 def _encode(slot: RemoteSlot, rows: Sequence[Row]) -> list[Any]:

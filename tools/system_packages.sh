@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the system libraries the test suite needs and the machine lacks (Debian and Ubuntu).
-# MuJoCo renders off screen through OSMesa (MUJOCO_GL=osmesa), which no Python package carries.
+# Installs the system packages the test suite needs and the machine lacks (Debian and Ubuntu).
+# MuJoCo renders off screen through OSMesa (MUJOCO_GL=osmesa), and the preview page is looked at in
+# headless Chromium; no Python package carries either.
 set -euo pipefail
 
 have_library() { # have_library SONAME
@@ -9,6 +10,7 @@ have_library() { # have_library SONAME
 
 missing=()
 have_library libOSMesa.so || missing+=(libosmesa6)
+command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 
 if [ "${#missing[@]}" -eq 0 ]; then
     exit 0

@@ -6,17 +6,6 @@ import numpy as np
 from interop_envs import chatter, steer
 
 
-def rows_of(observations):
-    """Return the rows of a fused observation: a tree with a leading axis, text leaves as lists."""
-    if isinstance(observations, dict):
-        columns = {key: rows_of(value) for key, value in observations.items()}
-        count = len(next(iter(columns.values())))
-        return [{key: column[i] for key, column in columns.items()} for i in range(count)]
-    if isinstance(observations, tuple):
-        return list(zip(*(rows_of(part) for part in observations), strict=True))
-    return list(observations)
-
-
 def plan(observation, length=5):
     """Return a chunk of steps after :func:`steer`'s."""
     first = steer(observation)

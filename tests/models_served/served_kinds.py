@@ -36,7 +36,10 @@ class Studio(gymnasium.Env[dict[str, Any], Any]):
     def __init__(self) -> None:
         self.observation_space = Dict(
             {name: Box(0, 255, (24, 32, 3), np.uint8) for name in CAMERAS}
-            | {"arm": Box(-np.inf, np.inf, (2,), np.float32), "task": Text(40)}
+            | {
+                "arm": Box(-np.inf, np.inf, (2,), np.float32),
+                "task": Text(40, charset="acehr0123456789 fo"),
+            }
         )
         self.action_space = Box(-1.0, 1.0, (2,), np.float32)
         tags: Any = {name: adapt.ImageTag(role) for name, role in CAMERAS.items()}
@@ -134,7 +137,6 @@ class Tally(Model):
 
     One prediction at a time, so nothing may be fused.
     """
-
 
     def predict(self, observation: Any, context: Any = None) -> Any:
         state = context["state"]

@@ -17,7 +17,15 @@ from support import ServerProcess, server_process
 import rlmesh
 
 SEEDS = [*range(9), 2, 2**40 + 5]
-CASES = [("Recall", 1), ("Recall", 4), ("Echo", 3), ("Tally", 1), ("Feedback", 1), ("Still", 1), ("Still", 4)]
+CASES = [
+    ("Recall", 1),
+    ("Recall", 4),
+    ("Echo", 3),
+    ("Tally", 1),
+    ("Feedback", 1),
+    ("Still", 1),
+    ("Still", 4),
+]
 ENVS: dict[str, Callable[[], Any]] = {"Recall": Studio, "Echo": Studio}
 
 Local = Callable[[str, int], list[Any]]

@@ -74,15 +74,6 @@ def test_same_episodes_as_in_our_process(
     assert done == meant(name, horizon)
 
 
-def test_a_unix_socket(
-    reference: Reference, serve: Serve, serve_model: Serve, tmp_path: Any
-) -> None:
-    address = serve_model("Steer", f"unix://{tmp_path}/model.sock")
-    # The published run() takes no unix socket for a model; its session does.
-    done = reference.evaluate_served(address, serve("tracker"), loop="session", seeds=SEEDS)
-    assert done == meant("Steer", 1)
-
-
 def test_what_the_model_raises(reference: Reference, serve: Serve, serve_model: Serve) -> None:
     """MOD-17."""
     model = serve_model("Raiser")

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from evals.eval_envs import Walk
 from gymnasium.spaces import Box, Dict, Text
 
-from evals.eval_envs import Walk
 from rlmesh import adapters as adapt
 from rlmesh.numpy import Model
 

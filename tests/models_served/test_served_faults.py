@@ -142,7 +142,7 @@ def test_what_the_model_raises_reaches_its_client_alone(lanes: int) -> None:
             pool.submit(traced, handle, Upbeat(), seeds=SEEDS, progress=False) for _ in range(2)
         ]
         for _ in range(5):
-            with pytest.raises(rlmesh.ModelException, match="^model error: .*KeyError") as caught:
+            with pytest.raises(rlmesh.ModelException, match=r"^model error: .*KeyError") as caught:
                 rlmesh.run(handle, [Walk() for _ in range(lanes)], seeds=SEEDS)
             notes = "\n".join(caught.value.__notes__)
             assert f"Remote traceback (model server at {process.address})" in notes

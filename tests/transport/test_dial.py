@@ -117,9 +117,12 @@ def test_a_server_that_does_not_finish_its_answer_is_a_timeout(behave: Behaviour
 
 def test_a_server_that_keeps_saying_a_little_is_a_timeout_too() -> None:
     """Each byte comes in time, and the answer never does."""
-    with impostor(trickles(MAGIC + bytes(400))) as address, within(4.0):
-        with pytest.raises(TimeoutError, match=f"'{address}' within 1 s"):
-            RemoteEnv(address, connect_timeout_seconds=1.0)
+    with (
+        impostor(trickles(MAGIC + bytes(400))) as address,
+        within(4.0),
+        pytest.raises(TimeoutError, match=f"'{address}' within 1 s"),
+    ):
+        RemoteEnv(address, connect_timeout_seconds=1.0)
 
 
 @pytest.mark.parametrize(

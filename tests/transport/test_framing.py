@@ -311,6 +311,21 @@ def test_a_wrong_leaf_table_is_refused(lengths: list[int], body: int, complaint:
             receiver.recv()
 
 
+def test_leaves_of_every_shape_pass_through_a_send_that_takes_several_calls() -> None:
+    """Over the first call's number of buffers, with shapes that a memoryview will not cast."""
+    leaves = [np.full((20, 3), i, np.float32) for i in range(600)]
+    leaves[::50] = [np.empty((0, 3), np.float32)] * 12
+    leaves[1] = np.array(7.0)
+    with unix_pair() as (left, right):
+        sender, receiver = FrameSocket(left), FrameSocket(right)
+        receiver.set_timeout(20.0)
+        thread = threading.Thread(target=sender.send, args=(FrameKind.JOIN, b"header", leaves))
+        thread.start()
+        _, _, got = receiver.recv()
+        thread.join(20.0)
+    assert [bytes(leaf) for leaf in got] == [leaf.tobytes() for leaf in leaves]
+
+
 @pytest.mark.parametrize("pair", [unix_pair, tcp_pair])
 @pytest.mark.parametrize("cut", [0, 1, 15, 16, 30, 70, 60_000])
 def test_a_truncated_frame_is_an_end_or_a_timeout(pair: Any, cut: int) -> None:

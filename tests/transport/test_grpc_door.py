@@ -27,8 +27,11 @@ from support import (
     within,
 )
 
+from rlmesh import EnvironmentException
 from rlmesh.numpy import RemoteEnv
+from rlmesh.spaces import Box
 from rlmesh.transport.grpc_door import PREFACE, GrpcSession
+from rlmesh.transport.native import NativeChannel, NotNative
 from rlmesh.wire import messages
 from rlmesh.wire.handshake import client_hello
 
@@ -277,6 +280,54 @@ def test_the_right_token_opens_the_door() -> None:
     with serving(FunctionEnv(), token="s3cret") as server, Grpc(server.address, "s3cret") as client:
         assert client.handshake().base.compatible
         assert client.join().ask(configure=None).HasField("configure")
+
+
+@pytest.mark.parametrize("limit", [2**31 - 1, 2**31, 2**40])
+def test_a_message_limit_may_be_larger_than_grpc_knows_of(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hidden(*args: Any, **kwargs: Any) -> Any:
+        raise NotNative("hidden, as if the server were rlmesh 0.1.0")
+
+    monkeypatch.setattr(NativeChannel, "open", hidden)
+    with (
+        serving(FunctionEnv(), max_message_bytes=limit) as server,
+        RemoteEnv(server.address, max_message_bytes=limit) as env,
+    ):
+        assert env.transport == "grpc"
+        env.reset()
+
+
+def test_a_message_over_the_limit_is_refused_at_either_end_with_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hidden(*args: Any, **kwargs: Any) -> Any:
+        raise NotNative("hidden, as if the server were rlmesh 0.1.0")
+
+    monkeypatch.setattr(NativeChannel, "open", hidden)
+    env = FunctionEnv(
+        action_space=Box(-1.0, 1.0, (400_000,), "float32"),
+        observation_space=Box(-1.0, 1.0, (400_000,), "float32"),
+        reset=lambda seed: (np.zeros(400_000, np.float32), {}),
+    )
+    action = np.zeros(400_000, np.float32)
+    with serving(env) as server, RemoteEnv(server.address, max_message_bytes=1 << 20) as client:
+        with pytest.raises(ValueError, match="over the limit of 1048576 bytes; raise"):
+            client.step(action)  # nothing was sent
+        with pytest.raises(ConnectionError, match="RESOURCE_EXHAUSTED.*raise the message limit"):
+            client.reset()  # the answer is as large
+    with serving(env, max_message_bytes=1 << 20) as server:
+        with RemoteEnv(server.address) as client:
+            with pytest.raises(
+                EnvironmentException, match="over the limit of 1048576 bytes; raise"
+            ):
+                client.reset()
+        with RemoteEnv(server.address) as client:
+            with pytest.raises(
+                ConnectionError, match="RESOURCE_EXHAUSTED.*raise the message limit"
+            ):
+                client.step(action)
+    assert "step" not in [name for name, _ in env.calls]
 
 
 @pytest.mark.parametrize("method", ["Handshake", "Shutdown"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -362,6 +362,8 @@ class Session:
         return self._read(self._connected()[0].endpoints[0], obs, item)
 
     def _read(self, endpoint: Endpoint, obs: Any, item: Any) -> Any:
+        if not isinstance(item, Hashable):
+            self._reader(endpoint, item)  # says what an item may be
         reader = self._readers.get((endpoint, item))
         if reader is None:
             reader = self._readers[endpoint, item] = self._reader(endpoint, item)

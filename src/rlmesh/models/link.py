@@ -120,6 +120,7 @@ class ModelLink:
         self.model_ns = 0
         self._session_id = f"remote-model-{uuid.uuid4()}"
         self._requests = 0
+        self._ended = False
         self._last_id = ""
         self._unread: list[tuple[str, str]] = []  # (request id, kind) of what was not answered yet
         self._flying: Sequence[Row] = ()
@@ -171,18 +172,19 @@ class ModelLink:
 
     def send_predict(self, rows: Sequence[Row]) -> None:
         """Start a prediction for ``rows``; :meth:`advance` or :meth:`finish` bring its plans."""
-        self._flush_ended()
+        if self._ended:
+            self._flush_ended()
         members: dict[RemoteSlot, list[int]] = {}
         for index, row in enumerate(rows):
             members.setdefault(row.slot, []).append(index)
         self._order = list(members.items())
         self._flying = rows
+        leaves: list[Any] = []
         if len(members) == 1:
             slot = rows[0].slot
             header, leaves = self._header(slot, rows), _encode(slot, rows)
         else:
             request = messages.model.JoinRequest()
-            leaves = []
             for slot, indices in self._order:
                 part = [rows[index] for index in indices]
                 self._fill(request, request.grouped_predict.groups.add(), slot, part)
@@ -192,13 +194,13 @@ class ModelLink:
 
     def _header(self, slot: RemoteSlot, rows: Sequence[Row]) -> bytes:
         key = [(row.episode, row.seed, bool(row.passed)) for row in rows]
-        plain = self._plans and not any(row.passed for row in rows)
-        if plain and slot.cached is not None and slot.cached[0] == key:
-            return slot.cached[1]
+        cached = slot.cached
+        if cached is not None and cached[0] == key:
+            return cached[1]
         request = messages.model.JoinRequest()
         self._fill(request, request.predict, slot, rows)
         header: bytes = request.SerializeToString()
-        if plain:
+        if self._plans and not any(row.passed for row in rows):
             slot.cached = key, header
         return header
 
@@ -269,11 +271,13 @@ class ModelLink:
     def end(self, slot: RemoteSlot, episode: str) -> None:
         """Tell the server that an episode is over, at the latest with the next prediction."""
         slot.ended.append(episode)
+        self._ended = True
         if not self._unread:
             with contextlib.suppress(OSError):  # a lost server knows of no episode
                 self._flush_ended()
 
     def _flush_ended(self) -> None:
+        self._ended = False
         for slot in self._slots:
             if not slot.ended:
                 continue
@@ -287,9 +291,7 @@ class ModelLink:
 
     # The channel
 
-    def _send(
-        self, header: bytes, leaves: Sequence[Any], kind: str, request_id: str = ""
-    ) -> None:
+    def _send(self, header: bytes, leaves: Sequence[Any], kind: str, request_id: str = "") -> None:
         self._channel.send(header, leaves)
         self._unread.append((request_id, kind))
 

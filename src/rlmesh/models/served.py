@@ -215,7 +215,7 @@ class ServedModel:
 
     def predict(self, jobs: Sequence[Job]) -> None:
         """Predict for all jobs, fused where that changes nothing, and give each its reply."""
-        for batch in self._batches(jobs):
+        for batch in [jobs] if len(jobs) == 1 else self._batches(jobs):
             self._run(batch)
 
     def _batches(self, jobs: Sequence[Job]) -> list[list[Job]]:
@@ -266,6 +266,10 @@ class ServedModel:
 
     def _predict_rows(self, parts: Sequence[Part]) -> list[Any]:
         """Return the plans of each part's rows, from one call for all of them."""
+        if len(parts) == 1 and len(parts[0].rows) == 1:
+            (part,) = parts
+            context = part.contexts[0] if part.contexts else None
+            return [[self.corners.plan(part.rows[0], context, part.slot.horizon)]]
         rows = [row for part in parts for row in part.rows]
         contexts = None
         if self.corners.takes_context:

@@ -118,8 +118,9 @@ class Slot:
             )
         except ValueError as exc:
             raise _invalid(str(exc)) from None
-        self._check_capacity(infos)
-        self._note_executed(infos, passed)
+        if self._remembers:
+            self._check_capacity(infos)
+            self._note_executed(infos, passed)
         part = Part(self, [], [], None if self._contexts is None else [])
         for observation, info, gone in zip(observations, infos, passed, strict=True):
             episode = info.episode_id
@@ -139,8 +140,7 @@ class Slot:
         return part
 
     def _check_capacity(self, infos: Any) -> None:
-        if not self._remembers or self.adapter is None:
-            return
+        assert self.adapter is not None
         fresh = {info.episode_id for info in infos} - self._live.keys()
         if fresh:
             check_history((self.adapter,), len(self._live) + len(fresh))
@@ -150,8 +150,7 @@ class Slot:
 
         It executes a plan to its end before it asks again, and sends what the history needs of it.
         """
-        if not self._remembers or self.adapter is None:
-            return
+        assert self.adapter is not None
         sent: dict[str, int] = {info.episode_id: 0 for info in infos}
         for info, gone in zip(infos, passed, strict=True):
             sent[info.episode_id] += gone
@@ -176,8 +175,8 @@ class Slot:
             ValueError: the model returned something that is no action of the env.
         """
         lengths = [len(plan) for plan in plans]
-        frames = max(lengths)
-        if min(lengths) != frames:
+        frames = lengths[0] if len(lengths) == 1 else max(lengths)
+        if len(lengths) > 1 and min(lengths) != frames:
             if self._plans:
                 response.lengths.extend(lengths)
                 plans = [[*plan, *([plan[-1]] * (frames - len(plan)))] for plan in plans]

@@ -53,7 +53,7 @@ class GrpcChannel:
         self.address = str(address)
         self._service: ServiceName = service
         self._metadata = (("authorization", token),) if token else ()
-        self._limit = limit
+        self._limit = limit = min(limit, 2**31 - 1)  # as large as grpcio can be told
         self._broken: str | None = None
         self._pid = os.getpid()
         self.window = 1

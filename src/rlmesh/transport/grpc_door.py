@@ -138,7 +138,7 @@ class GrpcDoor:
     def _start_server(self, path: str) -> Any:
         import grpc
 
-        limit, seconds = self._limit, self.greeting_seconds
+        limit, seconds = min(self._limit, 2**31 - 1), self.greeting_seconds
         server = grpc.server(
             _DaemonThreads(),  # pyright: ignore[reportArgumentType]
             options=[

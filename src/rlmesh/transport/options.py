@@ -10,6 +10,8 @@ from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 
 __all__ = ["ServeOptions", "check_seconds", "checked_options"]
 
+_LONGEST_TOKEN = 8192  # of an HTTP/2 header value
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
@@ -54,6 +56,12 @@ class ServeOptions:
             raise ValueError(f"max_message_bytes must be positive, got {limit}")
         if self.token is not None and not isinstance(self.token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"token must be a str or None, got {type(self.token).__name__}")
+        token = self.token or ""
+        if len(token) > _LONGEST_TOKEN or not (token.isascii() and token.isprintable()):
+            raise ValueError(
+                f"token must be at most {_LONGEST_TOKEN} printable ASCII characters, which is what "
+                "every client can send"
+            )
 
     @property
     def remote_shutdown_allowed(self) -> bool:

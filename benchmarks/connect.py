@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from rlmesh.numpy import RemoteEnv
-
 from harness import announce
+from rlmesh.numpy import RemoteEnv
 
 
 def main() -> None:

@@ -112,8 +112,9 @@ def local(settings: Settings) -> Iterator[str]:
     taken = ask("evaluate_local.py", "--rounds", str(3 * settings.rounds))
     yield "### A local env\n"
     yield (
-        f"* `run` on a CartPole in this process: {taken['by_run']:.1f} us a step; the same loop by "
-        f"hand: {taken['by_hand']:.1f} us; ratio {taken['ratio']:.2f} (aim: at most 1.3)\n"
+        "* `run` on a CartPole in this process, 10 episodes of 500 steps, fastest of the rounds: "
+        f"{taken['by_run']:.1f} us a step; the same loop by hand: {taken['by_hand']:.1f} us; ratio "
+        f"{taken['ratio']:.2f} (aim: at most 1.3)\n"
     )
 
 

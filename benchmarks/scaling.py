@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from nursery import Nursery, nursery
-from rlmesh.evals.batching import closed_loop_bound, replay
+from rlmesh.models.batching import closed_loop_bound, replay
 from rlmesh.numpy import Model
 from sleepers import durations, slept
 

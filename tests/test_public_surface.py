@@ -58,7 +58,7 @@ EXPORTED = {
         space_from_spec
     """,
     "rlmesh.serve": """
-        main
+        main serve_env serve_model startup_marks
     """,
     "rlmesh.spaces": """
         Box Dict Discrete MultiBinary MultiDiscrete Space SpaceSpec Text Tuple
@@ -70,7 +70,7 @@ EXPORTED = {
 }
 """Names, in the order of ``__all__``, by public module."""
 
-ROOMS = {"adapters", "envs", "evals", "models", "spaces", "transport", "values", "wire"}
+ROOMS = {"adapters", "envs", "evals", "models", "serve", "spaces", "transport", "values", "wire"}
 """Folders; of these, only what EXPORTED lists is public."""
 
 

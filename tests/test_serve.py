@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -37,8 +38,14 @@ def started(*arguments: str, **options: Any) -> tuple[Child, str]:
     except AssertionError:
         child.__exit__()
         raise
-    assert line.startswith(START), line
-    return child, line.removeprefix(START)
+    return child, served_address(line)
+
+
+def served_address(line: str) -> str:
+    """Return the address of the start line, which is of the documented form."""
+    found = re.fullmatch(START + r"(\S+) \(startup: (\w+ \d+\.\ds(, )?)+\)", line)
+    assert found, line
+    return found[1]
 
 
 def gated(folder: Path) -> list[str]:
@@ -172,7 +179,7 @@ def test_the_address() -> None:
 
     The published default is 0.0.0.0; a server of ours binds the loopback unless told otherwise.
     """
-    from rlmesh.serve import DEFAULT_ADDRESS
+    from rlmesh.serve.arguments import DEFAULT_ADDRESS
 
     assert DEFAULT_ADDRESS == "127.0.0.1:50051"
     help_ = subprocess.run(
@@ -184,7 +191,7 @@ def test_the_address() -> None:
     ).stdout
     assert "127.0.0.1:50051 here" in " ".join(help_.split())
     with serve(*PACKAGE, "--env", ID, environ={"RLMESH_ADDRESS": "tcp://[::1]:0"}) as child:
-        address = child.line().removeprefix(START)
+        address = served_address(child.line())
         assert address.startswith("tcp://[::1]:")
         with RemoteEnv(address) as remote:
             remote.reset()
@@ -194,7 +201,7 @@ def test_a_unix_socket_disappears_with_the_server(tmp_path: Path) -> None:
     """SRV-6, SRV-8."""
     path = tmp_path / "env.sock"
     with serve(*PACKAGE, "--env", ID, "--address", f"unix://{path}") as child:
-        assert child.line() == f"{START}unix://{path}"
+        assert served_address(child.line()) == f"unix://{path}"
         with RemoteEnv(path=path) as remote:
             remote.reset()
         child.signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlmesh.evals.batching import BatchClock
+from rlmesh.models.batching import BatchClock
 
 __all__ = ["Case", "served"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loop import Case, served
 
-from rlmesh.evals.batching import (
+from rlmesh.models.batching import (
     BatchClock,
     CostModel,
     best_wait,
@@ -137,7 +137,7 @@ def test_replays_are_made_ever_less_often(monkeypatch: pytest.MonkeyPatch) -> No
 def test_replays_take_a_small_share_of_the_run_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock of its own: a replay of a second, in a run that is ten seconds old."""
     now = [0.0]
-    monkeypatch.setattr("rlmesh.evals.batching.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("rlmesh.models.batching.time.perf_counter", lambda: now[0])
     replays: list[float] = []
 
     def dear(*arguments: Any) -> float:
@@ -145,7 +145,7 @@ def test_replays_take_a_small_share_of_the_run_only(monkeypatch: pytest.MonkeyPa
         now[0] += 1.0
         return 0.125
 
-    monkeypatch.setattr("rlmesh.evals.batching.best_wait", dear)
+    monkeypatch.setattr("rlmesh.models.batching.best_wait", dear)
     clock = BatchClock(4, None, None)
     for number in range(600):
         now[0] += 0.01

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rlmesh.evals
-import rlmesh.numpy  # noqa: F401 - used by examples
+import rlmesh.numpy
 
 MODULES = [m.name for m in pkgutil.iter_modules(rlmesh.evals.__path__, "rlmesh.evals.")]
 

@@ -311,22 +311,18 @@ def test_a_message_over_the_limit_is_refused_at_either_end_with_the_limit(
         reset=lambda seed: (np.zeros(400_000, np.float32), {}),
     )
     action = np.zeros(400_000, np.float32)
+    words = "over the limit of 1048576 bytes; raise"
+    refused = r"RESOURCE_EXHAUSTED.*raise the message limit"
     with serving(env) as server, RemoteEnv(server.address, max_message_bytes=1 << 20) as client:
-        with pytest.raises(ValueError, match="over the limit of 1048576 bytes; raise"):
+        with pytest.raises(ValueError, match=words):
             client.step(action)  # nothing was sent
-        with pytest.raises(ConnectionError, match="RESOURCE_EXHAUSTED.*raise the message limit"):
+        with pytest.raises(ConnectionError, match=refused):
             client.reset()  # the answer is as large
     with serving(env, max_message_bytes=1 << 20) as server:
-        with RemoteEnv(server.address) as client:
-            with pytest.raises(
-                EnvironmentException, match="over the limit of 1048576 bytes; raise"
-            ):
-                client.reset()
-        with RemoteEnv(server.address) as client:
-            with pytest.raises(
-                ConnectionError, match="RESOURCE_EXHAUSTED.*raise the message limit"
-            ):
-                client.step(action)
+        with RemoteEnv(server.address) as client, pytest.raises(EnvironmentException, match=words):
+            client.reset()
+        with RemoteEnv(server.address) as client, pytest.raises(ConnectionError, match=refused):
+            client.step(action)
     assert "step" not in [name for name, _ in env.calls]
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import FunctionEnv, RawPeer, Resources, python_child, serving, within
 
-from rlmesh import EnvServer
+from rlmesh import EnvServer, ServeOptions
 from rlmesh.numpy import RemoteEnv
 from rlmesh.transport.framing import FrameKind
 from rlmesh.transport.native import MAGIC, decode_status
@@ -322,6 +322,12 @@ def test_a_wrong_token_is_refused_by_name_before_anything_else(token: str) -> No
             status = decode_status(peer.receive())
             assert (status.code, status.message) == ("UNAUTHENTICATED", "invalid env token")
             assert peer.rest() == b""
+
+
+@pytest.mark.parametrize("token", ["schl\u00fcssel", "two\nlines", "x" * 9000])
+def test_a_token_that_not_every_client_can_send_is_refused_at_once(token: str) -> None:
+    with pytest.raises(ValueError, match="token must be at most 8192 printable ASCII characters"):
+        ServeOptions(token=token)
 
 
 def test_a_token_that_nobody_asked_for_does_no_harm(server: EnvServer) -> None:

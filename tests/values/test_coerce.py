@@ -38,6 +38,13 @@ class HasArray:
         return np.array(self._values, dtype)
 
 
+class Elsewhere:
+    """An array in the memory of some device, which its library will not copy unasked."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise RuntimeError("the array lies on device 3")
+
+
 class HasDLPack:
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
@@ -162,10 +169,11 @@ def refusal(space: Space, value: Any) -> str:
 @pytest.mark.parametrize(
     ("space", "value", "words"),
     [
-        (ARM, None, ["action: expected float32[2, 3], got None"]),
+        (ARM, None, ["action: expected float32[2, 3], got None; give numbers"]),
         (ARM, "up", ["action: expected float32[2, 3], got str"]),
         (ARM, {"a": 1}, ["got dict"]),
         (ARM, object(), ["got object"]),
+        (ARM, Elsewhere(), ["action: ", "cannot read Elsewhere as an array: the array lies on"]),
         (ARM, np.zeros((3, 2)), ["got float64[3, 2]", "reshape it to [2, 3]"]),
         (ARM, np.zeros((1, 2, 3)), ["got float64[1, 2, 3]"]),
         (ARM, [[1, 2], [3]], ["action: expected float32[2, 3], got list"]),
@@ -180,6 +188,8 @@ def refusal(space: Space, value: Any) -> str:
         ),
         (Box(-1, 1, (7,)), [0] * 4, ["got int64[4]", "3 values too few"]),
         (Box(-1, 1, (7,)), np.zeros((5, 7)), ["drop the batch axis"]),
+        (Box(-1, 1, (7,)), np.zeros((5, 8)), ["give the shape that the space declares"]),
+        (Box(-1, 1, (7,)), np.zeros((3, 5, 7)), ["give the shape that the space declares"]),
         (Box(0, 9, (2,), "int32"), [0.5, 1.0], ["float64 does not convert to int32", "astype"]),
         (MultiDiscrete([3, 3]), [1.0, 2.0], ["float64 does not convert to int64"]),
         (MultiBinary(2), np.zeros(2), ["float64 does not convert to uint8"]),

@@ -170,7 +170,11 @@ def test_checks_agree_with_the_space(space: Box, seed: int, lanes: int) -> None:
         (Discrete(3), -1, "got -1"),
         (Discrete(3, start=-2), -3, "(-2..0), got -3"),
         (Discrete(3, dtype="uint8"), 9, "got 9"),
-        (MultiDiscrete([3, 4]), np.array([2, 4]), "action[1]: expected an element of Multi"),
+        (
+            MultiDiscrete([3, 4]),
+            np.array([2, 4]),
+            "MultiDiscrete([3, 4]) (0 <= value < nvec), got 4",
+        ),
         (MultiDiscrete([[3], [4]]), np.array([[-1], [0]]), "action[0, 0]: "),
         (MultiDiscrete([5] * 40), np.full(40, 5), "action[0]: "),
         (MultiBinary(3), np.array([0, 2, 1], np.uint8), "action[1]: "),

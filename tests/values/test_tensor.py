@@ -150,6 +150,9 @@ def test_reshape() -> None:
         assert type(reshaped) is Tensor and reshaped.shape == expected
         assert np.shares_memory(np.asarray(reshaped), np.asarray(t))
     assert t.reshape(6).shape == t.reshape(-1).shape == [6]
+    assert Tensor(b"", [0, 3], "float32").reshape([3, 0]).shape == [3, 0]
+    assert t.reshape([6]).reshape([1, 2, 3]).shape == [1, 2, 3]
+    assert Tensor(bytes(4), [1], "float32").reshape([]).shape == []
     with pytest.raises(ValueError, match="cannot reshape 6 elements into 4"):
         t.reshape([4])
     with pytest.raises(ValueError, match="at most one -1"):

@@ -145,7 +145,12 @@ class EnvCore(ServerCore):
         if self.host.partial_reset:
             capabilities.append(PARTIAL_RESET)
         response = answer_hello(
-            "env", message, capabilities=capabilities, contract=self._contract, wants=EDITION
+            "env",
+            message,
+            capabilities=capabilities,
+            contract=self._contract,
+            wants=EDITION,
+            extra=self.facts,
         )
         return response.SerializeToString()
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlmesh.errors import add_note
-from rlmesh.evals.batching import BatchClock
 from rlmesh.evals.endpoints import Endpoint
 from rlmesh.evals.hooks import HookList, RunContext, RunHooks, as_hooks
 from rlmesh.evals.journal import Journal
@@ -22,6 +21,7 @@ from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
 from rlmesh.evals.schedule import Assignment, Schedule, episode_seeds
 from rlmesh.evals.targets import check_vector_limits
 from rlmesh.evals.telemetry import Telemetry
+from rlmesh.models.batching import BatchClock
 
 __all__ = ["Request", "check_request", "execute", "partial_result"]
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rlmesh.evals.batching import BatchClock
 from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
 from rlmesh.evals.group import Group
 from rlmesh.evals.hooks import HookList, StepEvent
@@ -23,6 +22,7 @@ from rlmesh.evals.replica import Replica
 from rlmesh.evals.results import EpisodeFailure, EpisodeResult
 from rlmesh.evals.schedule import Assignment, Schedule
 from rlmesh.evals.telemetry import Telemetry
+from rlmesh.models.batching import BatchClock
 from rlmesh.wire.ids import uuid7
 
 __all__ = ["Loop"]

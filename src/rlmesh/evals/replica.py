@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlmesh.evals.batching import BatchClock
 from rlmesh.evals.lanes import Lane
 from rlmesh.evals.policy import Copy, note_lanes, planned, replayed
 from rlmesh.evals.redial import Redial
+from rlmesh.models.batching import BatchClock
 
 if TYPE_CHECKING:
     from rlmesh.evals.group import Group

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-import selectors
+import select
 import socket
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from rlmesh.models.served import Client
-from rlmesh.transport.service import Message, ServerSession
+from rlmesh.transport.service import ServerSession
 
 __all__ = ["Seat", "SessionPool"]
+
+
+_READABLE = 1  # EPOLLIN and POLLIN
+
+
+class _Poller:
+    """Which descriptors are readable: epoll where there is one, without what selectors adds."""
+
+    def __init__(self) -> None:
+        make: Any = getattr(select, "epoll", None)
+        self._unit = 1 if make else 1000  # seconds, or poll's milliseconds
+        self._poll: Any = make() if make else select.poll()
+
+    def register(self, descriptor: int) -> None:
+        self._poll.register(descriptor, _READABLE)
+
+    def unregister(self, descriptor: int) -> None:
+        with contextlib.suppress(KeyError, OSError, ValueError):  # it was closed already
+            self._poll.unregister(descriptor)
+
+    def wait(self, seconds: float | None) -> list[tuple[int, int]]:
+        """Return (descriptor, event mask) of the readable ones."""
+        return self._poll.poll(None if seconds is None else self._unit * seconds)
+
+    def close(self) -> None:
+        close = getattr(self._poll, "close", None)
+        if close is not None:
+            close()
 
 
 class Seat:
@@ -19,15 +49,19 @@ class Seat:
 
     Attributes:
         busy: a request of it waits for its answer; until then it is not asked for another.
+        rows: how many rows its last prediction had.
+        answered: when that was answered, on ``perf_counter``'s clock; 0.0 before the first.
     """
 
-    __slots__ = ("busy", "client", "descriptor", "parked", "session")
+    __slots__ = ("answered", "busy", "client", "descriptor", "parked", "rows", "session")
 
     def __init__(self, session: ServerSession) -> None:
         self.session = session
         self.client = Client()
         self.descriptor: int | None = None
         self.busy = False
+        self.rows = 0
+        self.answered = 0.0
         self.parked = False  # its descriptor is out of the selector while it is busy
 
 
@@ -39,11 +73,12 @@ class SessionPool:
         self._arrived: deque[ServerSession] = deque()
         self._told: deque[Seat] = deque()  # by sessions without a descriptor
         self._again: dict[Seat, None] = {}
-        self._selector = selectors.DefaultSelector()
+        self._by_descriptor: dict[int, Seat] = {}
+        self._poller = _Poller()
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
-        self._selector.register(self._reader, selectors.EVENT_READ, None)
+        self._poller.register(self._reader.fileno())
 
     def add(self, session: ServerSession) -> None:
         """Take a session in with the next :meth:`wait`."""
@@ -55,20 +90,21 @@ class SessionPool:
         with contextlib.suppress(OSError):
             self._writer.send(b"\0")
 
-    def wait(self, timeout: float | None) -> list[Seat]:
+    def wait(self, timeout: float | None) -> Sequence[Seat]:
         """Return the seats that may have a request, waiting up to ``timeout`` s for the first."""
         if self._again or self._told:
             timeout = 0.0
         ready: dict[Seat, None] = {}
-        for key, _ in self._selector.select(timeout):
-            if key.data is None:
+        for descriptor, _ in self._poller.wait(timeout):
+            seat = self._by_descriptor.get(descriptor)
+            if seat is None:
                 with contextlib.suppress(OSError):
                     self._reader.recv(4096)
-            elif key.data.busy:
-                key.data.parked = True
-                self._selector.unregister(key.fd)
+            elif seat.busy:
+                seat.parked = True
+                self._unwatch(seat)
             else:
-                ready[key.data] = None
+                ready[seat] = None
         while self._arrived:
             ready[self._admit(self._arrived.popleft())] = None
         ready.update(self._again)
@@ -90,11 +126,13 @@ class SessionPool:
 
     def _watch(self, seat: Seat) -> None:
         if seat.descriptor is not None and seat.descriptor >= 0:
-            self._selector.register(seat.descriptor, selectors.EVENT_READ, seat)
+            self._by_descriptor[seat.descriptor] = seat
+            self._poller.register(seat.descriptor)
 
-    def poll(self, seat: Seat) -> Message | None:
-        """Return the seat's next request, or None; EOFError when its client is gone."""
-        return seat.session.poll()
+    def _unwatch(self, seat: Seat) -> None:
+        if seat.descriptor is not None and self._by_descriptor.get(seat.descriptor) is seat:
+            del self._by_descriptor[seat.descriptor]
+            self._poller.unregister(seat.descriptor)
 
     def settled(self, seat: Seat) -> None:
         """Ask the seat for its next request: the last one is answered."""
@@ -110,9 +148,7 @@ class SessionPool:
         if seat in self.seats:
             del self.seats[seat]
             self._again.pop(seat, None)
-            if seat.descriptor is not None and not seat.parked:
-                with contextlib.suppress(KeyError, ValueError):
-                    self._selector.unregister(seat.descriptor)
+            self._unwatch(seat)
         seat.session.close()
 
     def hang_up(self) -> None:
@@ -126,11 +162,12 @@ class SessionPool:
             self.drop(seat)
         while self._arrived:
             self._arrived.popleft().close()
-        self._selector.close()
+        self._poller.close()
         self._close_sockets()
 
     def disown(self) -> None:
         """Let go of the descriptors in a forked child."""
+        self._poller.close()
         self._close_sockets()
 
     def _close_sockets(self) -> None:

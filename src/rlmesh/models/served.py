@@ -68,6 +68,12 @@ class ServedModel:
         self.corners = model_corners(model)
         self._max_batch = max_batch
 
+    @property
+    def fuses(self) -> bool:
+        """Whether requests of several clients may share a forward pass."""
+        corners = self.corners
+        return corners.allow_fusion and (corners.batches_directly(1) or corners.batches_directly(2))
+
     def handle(self, client: Client, header: bytes, leaves: Sequence[memoryview]) -> Reply | Job:
         """Answer a request, or take in one that needs a prediction."""
         if client.last is not None and client.last[0] == header:

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from rlmesh.models.model import as_model
+from rlmesh.models.pacing import Pace
 from rlmesh.models.pool import Seat, SessionPool
 from rlmesh.models.served import Job, Reply, ServedModel
 from rlmesh.transport.address import Address, make_address
@@ -47,7 +48,8 @@ class ModelServer(Server):
         host, port, path, transport: the same, in parts.
         options: lifetime and access; see :class:`ServeOptions`.
         max_batch: most rows of several clients in one forward pass. Default: all that are ready.
-        batch_wait_ms: how long the first ready request waits for company. Default 0.
+        batch_wait_ms: longest wait of a request for company. Default: found by the server, from
+            what its batches cost and how soon its clients come back.
 
     Raises:
         ConnectionError: the address cannot be bound.
@@ -85,10 +87,10 @@ class ModelServer(Server):
             isinstance(max_batch, bool) or not isinstance(max_batch, int) or max_batch < 1  # pyright: ignore[reportUnnecessaryIsInstance]
         ):
             raise ValueError(f"max_batch must be an int of 1 or more, or None, got {max_batch!r}")
-        wait = 0.0 if batch_wait_ms is None else float(batch_wait_ms)
-        if not math.isfinite(wait) or wait < 0:
+        wait = None if batch_wait_ms is None else float(batch_wait_ms) / 1000
+        if wait is not None and (not math.isfinite(wait) or wait < 0):
             raise ValueError(f"batch_wait_ms must be finite and 0 or more, got {batch_wait_ms}")
-        super().__init__(ModelCore(model, where, checked_options(options), max_batch, wait / 1000))
+        super().__init__(ModelCore(model, where, checked_options(options), max_batch, wait))
 
 
 class ModelCore(ServerCore):
@@ -103,11 +105,11 @@ class ModelCore(ServerCore):
         address: Address,
         options: ServeOptions,
         max_batch: int | None,
-        batch_wait_s: float,
+        batch_wait_s: float | None,
     ) -> None:
         self._source = model
         self._max_batch = max_batch
-        self._wait_s = batch_wait_s
+        self._pace = Pace(max_batch, batch_wait_s)
         self._served: ServedModel | None = None
         if not isinstance(model, type):
             self.prepare()
@@ -121,6 +123,7 @@ class ModelCore(ServerCore):
     def prepare(self) -> None:
         if self._served is None:
             self._served = ServedModel(as_model(self._source, NUMPY), self._max_batch)
+            self._pace.fuses = self._served.fuses
 
     @property
     def served(self) -> ServedModel:
@@ -137,29 +140,26 @@ class ModelCore(ServerCore):
                 self._predict()
 
     def _patience(self) -> float | None:
-        return max(0.0, self._deadline() - time.perf_counter()) if self._jobs else None
-
-    def _deadline(self) -> float:
-        return self._jobs[0][1].arrived / 1e9 + self._wait_s
+        if not self._jobs:
+            return None
+        start = self._pace.start_at([job for _, job in self._jobs], self.pool.seats)
+        return max(0.0, start - time.perf_counter())
 
     def _due(self) -> bool:
         """Whether the batch is full, or its first request has waited long enough."""
-        if not self._wait_s or len(self._jobs) >= len(self.pool.seats):
-            return True  # everybody is here
-        rows = sum(job.rows for _, job in self._jobs)
-        if self._max_batch is not None and rows >= self._max_batch:
-            return True
-        return time.perf_counter() >= self._deadline()
+        return not self._patience()
 
     def _take(self, seat: Seat) -> None:
         """Answer the seat's requests as far as they need no prediction."""
         served = self.served
         try:
-            while (message := seat.session.poll()) is not None:
+            alone = len(self.pool.seats) == 1
+            while (message := seat.session.poll(alone=alone)) is not None:
                 self._last_request = time.monotonic()
                 outcome = served.handle(seat.client, *message)
                 if isinstance(outcome, Job):
                     seat.busy = True
+                    self._pace.arrived(seat, outcome)
                     self._jobs.append((seat, outcome))
                     return
                 if not self._send(seat, outcome):
@@ -178,7 +178,9 @@ class ModelCore(ServerCore):
             except ValueError as exc:  # over the message limit: nothing was sent
                 sent = self._send(seat, self.served.too_large(job, exc))
             if sent:
+                seat.answered = time.perf_counter()
                 self.pool.settled(seat)
+        self._pace.predicted([job for _, job in jobs])
         self._last_request = time.monotonic()
         self._predicting = False
 
@@ -235,6 +237,7 @@ class ModelCore(ServerCore):
             message,
             capabilities=[ADAPTER_PLAN, OBSERVATION_HISTORY],
             wants=self.served.model.workflow_edition or EDITION,
+            extra=self.facts,
         )
         return response.SerializeToString()
 

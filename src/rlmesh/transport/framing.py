@@ -55,6 +55,8 @@ _SMALL = 16 * 1024  # up to here one joined send is cheaper than a gathered one
 _SLACK = 256  # room for a header that grows a little between two frames
 _MAX_IOV = 512
 _LONGEST = 1e9  # seconds; what a timeval holds everywhere
+_GLANCE_SECONDS = 0.05  # how long one that is served alone may take for the next piece of a frame
+_BULK = 64 * 1024
 _DONTWAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _LENGTH = struct.Struct("<Q")
 _LENGTHS = tuple(struct.Struct(f"<{n}Q") for n in range(64))
@@ -292,10 +294,19 @@ class FrameSocket:
         """Whether bytes were read ahead, which no selector knows of."""
         return bool(self._pending)
 
-    def poll(self) -> tuple[int, bytes, list[memoryview]] | None:
-        """Return the next frame if it has come in whole, else None; never waits.
+    def share(self, unread: float) -> None:
+        """Prepare for :meth:`poll`; a :meth:`send` waits ``unread`` seconds for the peer to read."""
+        self.set_timeout(unread)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(_GLANCE_SECONDS))
+
+    def poll(self, *, alone: bool = False) -> tuple[int, bytes, list[memoryview]] | None:
+        """Return the next frame if it has come in whole, else None.
 
         For a thread that serves many sockets. Not to be mixed with :meth:`recv`.
+
+        Args:
+            alone: this is the only one of them. Then the rest of a large frame that has begun is
+                waited for, a moment at most, which spares a call of the selector for every piece.
         """
         view, have = self._partial, self._have
         if view is None:
@@ -315,7 +326,10 @@ class FrameSocket:
                 if self._pending:
                     have += self._take_pending(rest)
                     continue
-                got = self.sock.recv_into(rest, 0, _DONTWAIT)
+                flags = _DONTWAIT
+                if alone and total and total - have > _BULK:
+                    rest, flags = rest[: self._slice], self._flags
+                got = self.sock.recv_into(rest, 0, flags)
                 if not got:
                     raise ConnectionResetError("connection closed by the peer")
                 have += got

@@ -343,7 +343,7 @@ class GrpcSession:
         self._notify = notify
         notify()  # for what came before
 
-    def poll(self) -> Message | None:
+    def poll(self, *, alone: bool = False) -> Message | None:
         try:
             data = self._requests.get_nowait()
         except queue.Empty:

@@ -131,14 +131,14 @@ class NativeSession:
         return header, leaves
 
     def watch(self, notify: Callable[[], None]) -> int | None:
-        self._frames.set_timeout(_UNREAD_SECONDS)
+        self._frames.share(_UNREAD_SECONDS)
         return self._frames.fileno()
 
-    def poll(self) -> Message | None:
+    def poll(self, *, alone: bool = False) -> Message | None:
         if self._stopped:
             raise EOFError
         try:
-            frame = self._frames.poll()
+            frame = self._frames.poll(alone=alone)
         except ProtocolException as exc:
             self._refuse(exc)
             raise EOFError from exc

@@ -26,12 +26,13 @@ class ServeOptions:
             (default): as long as it takes.
         allow_remote_shutdown: honour a client's ``shutdown()``. Off by default; the environment
             variable ``RLMESH_ALLOW_REMOTE_SHUTDOWN=1`` turns it on as well.
-        token: bearer token that every request must show. None or ``""`` (default): no
-            authentication.
+        token: bearer token, in printable ASCII, that every request must show. None or ``""``
+            (default): no authentication.
         max_message_bytes: largest single message accepted or sent. Default 256 MiB.
 
     Raises:
-        ValueError: a timeout or the message limit is not positive and finite.
+        ValueError: a timeout or the message limit is not positive and finite; a token that no HTTP
+            header can hold.
         TypeError: a value of the wrong type.
 
     Example:

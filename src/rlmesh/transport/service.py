@@ -41,8 +41,11 @@ class ServerSession(Protocol):
         """
         ...
 
-    def poll(self) -> Message | None:
-        """Return the next request if it is there, else None; EOFError where recv returns None."""
+    def poll(self, *, alone: bool = False) -> Message | None:
+        """Return the next request if it is there, else None; EOFError where recv returns None.
+
+        With ``alone`` there is no other session, so one that has begun may be waited for a little.
+        """
         ...
 
     @property

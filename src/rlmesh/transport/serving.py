@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, ClassVar
 
@@ -45,6 +45,7 @@ class ServerCore:
     def __init__(self, address: Address, options: ServeOptions) -> None:
         self.options = options
         self.token = options.token or ""
+        self.facts: dict[str, str] = {}
         self.claimed = False
         self.disowned = False
         self.thread: threading.Thread | None = None
@@ -199,6 +200,10 @@ class Server:
     def address(self) -> str:
         """The bound address with its scheme and port, e.g. ``tcp://127.0.0.1:37871``."""
         return str(self._core.listener.address)
+
+    def announce(self, facts: Mapping[str, str]) -> None:
+        """Tell clients something more of this process in the handshake; advisory."""
+        self._core.facts.update(facts)
 
     def serve(self) -> None:
         """Serve until stopped, on the calling thread.

@@ -78,6 +78,7 @@ class BatchClock:
         self.wait_s = wait_s if wait_s is not None else 0.0
         self._fixed = wait_s is not None
         self._lanes = lanes
+        self._limit = max_batch
         self.max_batch = min(max_batch or lanes, lanes)
         self._durations: deque[float] = deque(maxlen=256)
         self._batches = 0
@@ -90,6 +91,13 @@ class BatchClock:
     def share(self, lanes: int) -> BatchClock:
         """Return a clock like this one for some of the lanes."""
         return BatchClock(lanes, self.max_batch, self.wait_s if self._fixed else None)
+
+    def resize(self, lanes: int) -> None:
+        """Go on with another number of lanes; the bound is looked for anew if it is far from it."""
+        if abs(lanes - self._lanes) * 4 > self._lanes:
+            self._next_replay = min(self._next_replay, self._batches + 8)
+        self._lanes = lanes
+        self.max_batch = min(self._limit or lanes, lanes)
 
     def start_at(self, waiting: int, outstanding: bool, first_ready: float) -> float:
         """Return when to start, on ``perf_counter``'s clock; 0.0 means now.

@@ -51,8 +51,11 @@ clean: ## remove the virtual environments, caches and build products
 # The project itself goes into every environment but the reference's, which holds the published package.
 $(V)/reference.stamp: PROJECT :=
 $(V)/%.stamp: PROJECT := --editable .
+# openpi's client wants numpy 1; the tests need only its codec and its WebsocketClientPolicy.
+$(V)/dev.stamp: WITHOUT_DEPENDENCIES := openpi-client==0.1.2
 $(V)/%.stamp: pyproject.toml
 	test -x $(V)/$*/bin/python || $(PYTHON) -m venv $(V)/$*
 	$(V)/$*/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(V)/$*/bin/python -m pip install --quiet --group $* $(PROJECT)
+	$(if $(WITHOUT_DEPENDENCIES),$(V)/$*/bin/python -m pip install --quiet --no-deps $(WITHOUT_DEPENDENCIES))
 	touch $@

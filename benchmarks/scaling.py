@@ -134,9 +134,9 @@ def replayed(cell: Cell) -> float:
         for seconds in itertools.islice(durations(seed, mean_s, cell.jitter), 64)
     ]
     rates = (
-        replay(lanes, lanes, fixed, row, times, wait * fixed, in_step=in_step, cycles=32)
+        replay(lanes, lanes, fixed, row, times, wait * fixed, ahead=ahead, cycles=32)
         for wait in WAITS
-        for in_step in (False, True)
+        for ahead in (0, lanes // 2)
     )
     return max(rates) / cell.bound(fmean(times))
 

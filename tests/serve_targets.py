@@ -51,7 +51,7 @@ class Mover(Model):
     """Declares what it reads."""
 
     spec = adapt.ModelSpec(
-        {"state": adapt.State(adapt.JOINT_POS, 3)},
+        {"state": adapt.State(adapt.JOINT_POS, dim=3)},
         adapt.Action(adapt.Actuator(adapt.ACTION_JOINT_POS, 2)),
     )
 

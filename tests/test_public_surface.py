@@ -22,8 +22,8 @@ EXPORTED = {
         NO_ADAPTER RANDOM_SAMPLE EnvServer EnvironmentException EpisodeFailure EpisodeResult
         Model ModelException ModelServer PredictContext ProtocolException RLMeshException
         RemoteEnv RemoteModel RemoteVectorEnv RunContext RunHooks RunResult ServeOptions Session
-        StepEvent TelemetryRow Tensor WorkflowEditionWarning __version__ adapters gymnasium
-        numpy partial_result predict_seed run sanitize_metadata session spaces specs
+        StepEvent TelemetryRow Tensor WorkflowEditionWarning __version__ adapters bridges
+        gymnasium numpy partial_result predict_seed run sanitize_metadata session spaces specs
     """,
     "rlmesh.adapters": """
         ACTION_DELTA_POS ACTION_DELTA_POS_2 ACTION_DELTA_ROT ACTION_DELTA_ROT_2 ACTION_EEF_POS
@@ -45,6 +45,9 @@ EXPORTED = {
     """,
     "rlmesh.adapters.preview": """
         main preview
+    """,
+    "rlmesh.bridges": """
+        BridgedModel PolicyLink openpi
     """,
     "rlmesh.errors": """
         EnvironmentException ModelException ProtocolException RLMeshException
@@ -70,7 +73,10 @@ EXPORTED = {
 }
 """Names, in the order of ``__all__``, by public module."""
 
-ROOMS = {"adapters", "envs", "evals", "models", "serve", "spaces", "transport", "values", "wire"}
+ROOMS = {
+    *("adapters", "bridges", "envs", "evals", "models"),
+    *("serve", "spaces", "transport", "values", "wire"),
+}
 """Folders; of these, only what EXPORTED lists is public."""
 
 

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlmesh import adapters, gymnasium, numpy, spaces, specs
+    from rlmesh import adapters, bridges, gymnasium, numpy, spaces, specs
     from rlmesh._version import __version__
     from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
     from rlmesh.envs.server import EnvServer
@@ -64,6 +64,7 @@ __all__ = [
     "WorkflowEditionWarning",
     "__version__",
     "adapters",
+    "bridges",
     "gymnasium",
     "numpy",
     "partial_result",
@@ -110,7 +111,7 @@ _HOMES = {
     "run": "rlmesh.evals.run",
     "sanitize_metadata": "rlmesh.wire.meta",
 }
-_MODULES = frozenset({"adapters", "gymnasium", "numpy", "spaces", "specs"})
+_MODULES = frozenset({"adapters", "bridges", "gymnasium", "numpy", "spaces", "specs"})
 
 
 def __getattr__(name: str) -> Any:

@@ -38,14 +38,18 @@ def raise_unprintable(*args: Any, **kwargs: Any) -> Any:
 
 
 def recurse(*args: Any, **kwargs: Any) -> Any:
-    return recurse()
+    return deeper(0)
+
+
+def deeper(depth: int) -> Any:
+    return deeper(depth + 1)
 
 
 FAILURES = [
     (raise_boom, "KeyError: 'boom'", ["in raise_boom", 'drawer["boom"]', "KeyError: 'boom'"]),
     (raise_chained, "RuntimeError: the simulator diverged", ["KeyError", "direct cause"]),
     (raise_unprintable, "Unprintable", ["in raise_unprintable"]),
-    (recurse, "RecursionError", ["in recurse"]),
+    (recurse, "RecursionError", ["in deeper"]),
 ]
 
 

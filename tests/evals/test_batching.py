@@ -165,18 +165,18 @@ def test_replays_take_a_small_share_of_the_run_only(monkeypatch: pytest.MonkeyPa
 
 def test_the_replay_of_an_even_loop_is_that_loop() -> None:
     """Four lanes in step: every 50 + 20 + 4 ms a batch of four."""
-    rate = replay(4, 4, 20 * MS, 1 * MS, [50 * MS], 0.0, in_step=True)
+    rate = replay(4, 4, 20 * MS, 1 * MS, [50 * MS], 0.0, ahead=0)
     assert rate == pytest.approx(4 / (74 * MS))
 
 
 def test_the_replay_of_one_row_at_a_time() -> None:
     """A model that takes one row is the bottleneck: its rate is all there is."""
-    rate = replay(8, 1, 10 * MS, 0.0, [5 * MS], 0.0, in_step=False)
+    rate = replay(8, 1, 10 * MS, 0.0, [5 * MS], 0.0, ahead=1)
     assert rate == pytest.approx(1 / (10 * MS))
 
 
 def test_a_loop_of_no_cost_at_all() -> None:
-    assert replay(4, 4, 0.0, 0.0, [0.0], 0.0, in_step=True) == float("inf")
+    assert replay(4, 4, 0.0, 0.0, [0.0], 0.0, ahead=0) == float("inf")
     assert best_wait(4, 4, 0.0, 0.0, [0.0]) == 0.0
 
 
@@ -185,8 +185,8 @@ def test_fast_envs_and_a_slow_model_are_worth_a_wait() -> None:
     durations = [1 * MS * (1 + 0.1 * (i % 5)) for i in range(100)]
     wait = best_wait(64, 64, 80 * MS, 0.5 * MS, durations)
     assert wait > 0
-    at_once = replay(64, 64, 80 * MS, 0.5 * MS, durations, 0.0, in_step=False)
-    waited = replay(64, 64, 80 * MS, 0.5 * MS, durations, wait, in_step=False)
+    at_once = replay(64, 64, 80 * MS, 0.5 * MS, durations, 0.0, ahead=1)
+    waited = replay(64, 64, 80 * MS, 0.5 * MS, durations, wait, ahead=1)
     assert waited > 1.5 * at_once
 
 
@@ -195,18 +195,32 @@ def test_slow_envs_and_a_quick_model_are_not() -> None:
     assert best_wait(4, 4, 1 * MS, 0.1 * MS, durations) <= 1.2 * MS
 
 
+@pytest.mark.parametrize("fixed", [20 * MS, 80 * MS])
+@pytest.mark.parametrize("env", [20 * MS, 50 * MS, 200 * MS])
+def test_the_wait_found_is_not_in_vain_whatever_rhythm_the_lanes_are_in(
+    fixed: float, env: float
+) -> None:
+    """Three lanes and one, by turns, that wait for each other just not long enough: 0.57."""
+    durations = [env * (1 + 0.05 * (i % 5 - 2) / 2) for i in range(100)]
+    wait = best_wait(4, 4, fixed, 0.2 * MS, durations)
+    bound = closed_loop_bound(4, fixed, 0.2 * MS, env)
+    for ahead in range(4):
+        rate = replay(4, 4, fixed, 0.2 * MS, durations, wait, ahead=ahead, cycles=100)
+        assert rate > 0.8 * bound, (ahead, wait)
+
+
 @given(
     st.integers(1, 32),
     st.floats(0.1, 100).map(lambda ms: ms * MS),
     st.floats(0, 5).map(lambda ms: ms * MS),
     st.lists(st.floats(0.1, 300).map(lambda ms: ms * MS), min_size=1, max_size=20),
     st.sampled_from([0.0, 0.3, 1.0, 4.0]),
-    st.booleans(),
+    st.integers(0, 32),
 )
 def test_no_replay_beats_the_model_or_the_lanes(
-    lanes: int, fixed: float, slope: float, durations: list[float], wait: float, in_step: bool
+    lanes: int, fixed: float, slope: float, durations: list[float], wait: float, ahead: int
 ) -> None:
-    rate = replay(lanes, lanes, fixed, slope, durations, wait * fixed, in_step=in_step)
+    rate = replay(lanes, lanes, fixed, slope, durations, wait * fixed, ahead=ahead)
     model = lanes / (fixed + slope * lanes)
     assert 0 < rate <= model * 1.5, "the first turn, which is not counted, may lend it a batch"
 

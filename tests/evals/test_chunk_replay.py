@@ -292,6 +292,60 @@ def test_queued_actions_do_not_wait_for_a_batch_to_fill() -> None:
     assert waiting and [episode.steps for episode in result.episodes] == [6, 2, 2]
 
 
+@pytest.mark.filterwarnings("ignore:the model returned 1 actions")
+def test_a_batch_does_not_wait_for_lanes_that_have_actions_queued() -> None:
+    """They will not ask for a prediction with their next answer; ten minutes would be in vain."""
+    planned, other = Seeded(6), Seeded(4)
+
+    def hear(seed: int | None, step: int) -> None:
+        if (seed, step) == (0, 0):
+            planned.may_answer.clear()
+        if (seed, step) == (1, 3):
+            planned.may_answer.set()
+
+    with serving(planned) as a, serving(other) as b:
+        result = rlmesh.run(
+            Uneven(),
+            [a.address, b.address],
+            seeds=[0, 1],
+            execution_horizon=6,
+            batch_wait_ms=600_000,
+            hooks=OnStep(hear),
+        )
+    assert [episode.steps for episode in result.episodes] == [6, 4]
+
+
+def test_a_batch_waits_for_lanes_that_are_being_reset() -> None:
+    """They will ask for a prediction as soon as they are."""
+    rows: list[int] = []
+
+    class Counted(Model):
+        def predict_batch(self, observations: Any) -> Any:
+            rows.append(len(observations["clock"]))
+            return np.zeros((rows[-1], 2), np.float32)
+
+    class Late(Walk):
+        may_begin = threading.Event()
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            assert self.may_begin.wait(30)
+            return super().reset(seed=seed)
+
+    class Begin(rlmesh.RunHooks):
+        def on_episode_start(self, *, episode: int, seed: int | None) -> None:
+            Late.may_begin.set()
+
+    with serving(Walk((1,))) as a, serving(Late((1,))) as b:
+        rlmesh.run(
+            Counted(),
+            [a.address, b.address],
+            seeds=[1, 2],
+            batch_wait_ms=600_000,
+            hooks=Begin(),
+        )
+    assert rows == [2]
+
+
 @pytest.mark.parametrize("where", ["local", "remote", "list"])
 @pytest.mark.parametrize(
     ("lead", "clocks"), [(1, [0, 3, 7, 11]), (2, [0, 2, 6, 10]), (3, [0, 1, 5, 9])]

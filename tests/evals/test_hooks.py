@@ -224,6 +224,21 @@ def test_a_step_is_charged_with_its_own_prediction_and_round_trip(name: str) -> 
         assert episode.duration_s >= (7 * 4 + 3 * 8) / 1000
 
 
+@pytest.mark.parametrize("name", ["local", "remote", "list"])
+def test_without_chunks_every_step_has_a_prediction(name: str) -> None:
+    class Slow(Feedback):
+        def predict_batch(self, observations: Any) -> Any:
+            time.sleep(0.008)
+            return super().predict_batch(observations)
+
+    hook = Everything()
+    with ExitStack() as stack:
+        env = make(stack, name, [Walk((3,)) for _ in range(2)])
+        result = rlmesh.run(Slow(), env, seeds=[1], hooks=hook)
+    assert all(event.predict_ms >= 8 for event in hook.events[0])
+    assert (result.episodes[0].predict_ms or 0) >= 8
+
+
 @pytest.mark.parametrize("name", ["lanes", "NextStep", "SameStep", "Disabled"])
 def test_lanes_of_a_group_share_both_numbers(name: str) -> None:
     hook = Everything()

@@ -3,6 +3,7 @@ the address of who is gone."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from traces import numbers, traced
 
 import rlmesh
 import rlmesh.evals.loop
+from rlmesh.envs.link import EnvLink
 from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
 
 SEEDS = list(range(12))
@@ -176,8 +178,9 @@ def test_who_is_idle_takes_over_while_others_work(
     which ends only once the lost one has been run again."""
     server, idle, endless = held(stack, gate), Walk(), Endless()
 
-    class Tell(rlmesh.RunHooks):
+    class Tell(Story):
         def on_episode_end(self, result: rlmesh.EpisodeResult) -> None:
+            super().on_episode_end(result)
             endless.over = endless.over or result.index == 0
 
     if kind == "endpoints":
@@ -187,15 +190,16 @@ def test_who_is_idle_takes_over_while_others_work(
     else:
         both = SyncVectorEnv([lambda: idle, lambda: endless], autoreset_mode="Disabled")
         others = [stack.enter_context(serving(both)).address]
+    tell = Tell()
     running = pool.submit(
         rlmesh.run,
         feedback,
         [server.address, *others],
         seeds=[HELD, 1, 4],
         retries=1,
-        hooks=Tell(),
+        hooks=tell,
     )
-    eventually(lambda: gate.entered, "the env is in the middle of an episode")
+    eventually(lambda: gate.entered and tell.ended == [1], "one is held, one is idle")
     server.kill()
     result = running.result(60)
     assert [e.steps for e in result.episodes[:2]] == [11, 1]
@@ -258,6 +262,69 @@ def test_a_stopped_endpoint_times_out_and_costs_the_attempt(
     for error in result.errors:
         assert error.error.startswith("TimeoutError: ") and server.address in error.error
     gate.open()
+
+
+class Hearing(Feedback):
+    """``lost`` is set when the first episode ends for the model without having been finished."""
+
+    def load(self) -> None:
+        self.lost = threading.Event()
+
+    def on_episode_end(self, episode_id: str = "") -> None:
+        if episode_id.endswith(".0.1"):  # the first attempt at the first episode
+            self.lost.set()
+
+
+def test_dialling_a_stopped_endpoint_holds_up_nobody(
+    gate: Gate, stack: ExitStack, pool: ThreadPoolExecutor
+) -> None:
+    """There is work for it, so it is dialled, and its handshake is never answered; the others'
+    steps go on all the same."""
+    server, endless = held(stack, gate), Endless()
+    handle = stack.enter_context(
+        RemoteEnv(server.address, request_timeout_seconds=0.5, connect_timeout_seconds=None)
+    )
+    model, steps = Hearing(), 0
+
+    class Count(rlmesh.RunHooks):
+        def on_step(self, event: rlmesh.StepEvent) -> None:
+            nonlocal steps
+            steps += event.episode == 1 and model.lost.is_set()
+            endless.over = steps > 50
+
+    other = stack.enter_context(serving(endless)).address
+    running = pool.submit(
+        rlmesh.run, model, [handle, other], seeds=[HELD, 4], retries=1, hooks=Count()
+    )
+    eventually(lambda: gate.entered, "the env is in the middle of an episode")
+    server.pause()
+    try:
+        result = running.result(60)
+    finally:
+        server.resume()
+        gate.open()
+    assert [e.attempts for e in result.episodes] == [2, 1]
+
+
+def test_an_env_that_is_stuck_costs_one_attempt_however_long_it_is(
+    gate: Gate, stack: ExitStack, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server answers, its env does not: it is no use before the env can be had again."""
+    server, model, dialled = held(stack, gate), Hearing(), list[str]()
+    real = EnvLink.reopen
+
+    def reopen(link: EnvLink) -> None:
+        dialled.append(link.address)
+        real(link)
+
+    monkeypatch.setattr(EnvLink, "reopen", reopen)
+    handle = stack.enter_context(RemoteEnv(server.address, request_timeout_seconds=0.3))
+    running = pool.submit(rlmesh.run, model, handle, seeds=[HELD], retries=1)
+    eventually(lambda: gate.entered, "the env is in the middle of an episode")
+    eventually(lambda: len(dialled) >= 3 or running.done(), "it was dialled again and again")
+    gate.open()
+    result = running.result(60)
+    assert [(e.steps, e.attempts) for e in result.episodes] == [(11, 2)]
 
 
 def test_a_stopped_endpoint_is_raised_although_the_others_are_busy(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +23,15 @@ OURS = models(Model)
 ServeModel = Callable[[str], str]
 
 
+def answers(address: str) -> bool:
+    """Whether there is a server; the published one does not say when it begins to listen."""
+    try:
+        rlmesh.RemoteModel(address).connect().hang_up()
+    except (ConnectionError, TimeoutError):
+        return False
+    return True
+
+
 @pytest.fixture
 def published(reference: Reference, tmp_path: Path) -> Iterator[ServeModel]:
     """Serve a model of ``interop_models`` with the published package; returns its address."""
@@ -32,7 +40,7 @@ def published(reference: Reference, tmp_path: Path) -> Iterator[ServeModel]:
         def start(name: str) -> str:
             path = tmp_path / f"{name}.sock"
             served = stack.enter_context(reference.serving_model(name, f"unix://{path}"))
-            eventually(lambda: os.path.exists(path), "it is bound", seconds=30)
+            eventually(lambda: answers(served.address), "it listens", seconds=30)
             return served.address
 
         yield start
@@ -83,7 +91,7 @@ def test_what_the_model_raises(published: ServeModel) -> None:
 def test_a_published_server_that_is_killed(reference: Reference, tmp_path: Path) -> None:
     path = tmp_path / "model.sock"
     with reference.serving_model("Steer", f"unix://{path}") as served:
-        eventually(lambda: os.path.exists(path), "it is bound", seconds=30)
+        eventually(lambda: answers(served.address), "it listens", seconds=30)
         with rlmesh.RemoteModel(served.address).session(ENVS["tracker"]()) as session:
             observation, _ = session.reset(seed=1)
             session.step(session.predict(observation))

@@ -208,6 +208,19 @@ def test_leaves_of_a_wrong_size_are_refused(damage: Any, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_a_missing_leaf_is_counted_in_every_form() -> None:
+    """wire.md section 5: one, batch and rows."""
+    codec = compile_codec(Dict({"a": Discrete(3), "b": Discrete(3)}), "action")
+    leaves = received(codec.encode_rows([{"a": 1, "b": 2}] * 2))
+    for decode in (codec.decode_batch, codec.decode_rows):
+        with pytest.raises(ValueError, match=r"action: expected 2 leaves for Dict.*, got 1"):
+            decode(leaves[:1], 2)
+        with pytest.raises(ValueError, match="expected 1 actions, got 0"):
+            decode([], 2)
+        with pytest.raises(ValueError, match="expected 2 leaves"):
+            decode([*leaves, leaves[0]], 2)
+
+
 def test_a_slab_of_another_number_of_lanes_is_refused() -> None:
     """wire.md section 5: the lane count comes from the contract, never from dividing lengths."""
     codec = compile_codec(Dict({"a": Box(-1, 1, (3,))}), "action")

@@ -250,6 +250,17 @@ def test_what_the_dtype_implies_is_not_checked(space: Space, policy: Policy) -> 
     assert check is None
 
 
+def test_what_the_server_let_through_is_not_judged_again() -> None:
+    """CNF-2: bounds are the serving side's business; a decoder checks nothing unless asked."""
+    reports = Reports()
+    codec = compile_codec(
+        Box(0, 1, (2,)), "observation", policy=Policy.STRICT, report=reports, encode_checked=False
+    )
+    assert codec.decode(received(codec.encode([5, -5]))).tolist() == [5, -5]
+    assert codec.decode_batch(received(codec.encode_rows([[5, 0]])), 1).tolist() == [[5, 0]]
+    assert not reports.notes
+
+
 def test_the_report_is_worded_only_for_who_listens() -> None:
     """A simulator that leaves its bounds at every step pays for the words once."""
     worded: list[str] = []

@@ -34,13 +34,9 @@ class BridgedModel(Model):
 
     def __init__(self, link: PolicyLink, *, spec: Any = None, native_chunk: int | None = None):
         self.link = link
-        self.metadata: dict[str, Any] = {}
         self.native_chunk = native_chunk
         super().__init__(spec=spec)
-
-    def load(self) -> None:
-        """Dial the server."""
-        self.metadata = dict(self.link.connect())
+        self.metadata: dict[str, Any] = dict(link.connect())
 
     def predict_chunk(self, observation: Any, execution_horizon: int = 1) -> Any:
         """Return the server's chunk for one observation, ``[H, ...]``."""

@@ -147,14 +147,15 @@ def best_wait(
 ) -> float:
     """Return the bound, in seconds, with which a replay of these times served the most rows.
 
-    A loop can settle in several rhythms with the same bound, so a bound is judged by the worse of
-    two replays: lanes in step at the start, and lanes spread out.
+    A loop can settle in several rhythms with the same bound, some of which wait in vain at every
+    turn, so a bound is judged by the worst of three replays: all lanes in step at the start, one of
+    them ahead of the others, and half of them.
     """
 
     def worst_rate(wait: float) -> float:
         return min(
-            replay(lanes, max_batch, fixed, slope, durations, wait, in_step=in_step)
-            for in_step in (False, True)
+            replay(lanes, max_batch, fixed, slope, durations, wait, ahead=ahead)
+            for ahead in {0, 1, lanes // 2}
         )
 
     rates = [(worst_rate(fraction * fixed), -fraction) for fraction in _FRACTIONS]
@@ -169,7 +170,7 @@ def replay(
     durations: Sequence[float],
     wait: float,
     *,
-    in_step: bool,
+    ahead: int,
     cycles: int = 16,
 ) -> float:
     """Return the rows per second a closed loop serves: lanes come back after their env's time, wait
@@ -178,11 +179,11 @@ def replay(
     The env times are those of ``durations``, in order, so that two bounds are compared on the same.
 
     Args:
-        in_step: whether all lanes start together.
+        ahead: how many lanes are ready at the start, when the others' envs begin.
         cycles: how many turns of all lanes to replay.
     """
     times = itertools.cycle(durations)
-    flying = [next(times) * (1 if in_step else lane / lanes) for lane in range(lanes)]
+    flying = [next(times) if lane >= ahead else 0.0 for lane in range(lanes)]
     heapq.heapify(flying)
     now = free = began = 0.0
     served = 0

@@ -72,7 +72,8 @@ class ServedModel:
     def fuses(self) -> bool:
         """Whether requests of several clients may share a forward pass."""
         corners = self.corners
-        return corners.allow_fusion and (corners.batches_directly(1) or corners.batches_directly(2))
+        chunks = corners.chunks and corners.batches_directly(2)
+        return corners.allow_fusion and (corners.batches_directly(1) or chunks)
 
     def handle(self, client: Client, header: bytes, leaves: Sequence[memoryview]) -> Reply | Job:
         """Answer a request, or take in one that needs a prediction."""

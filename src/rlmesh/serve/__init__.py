@@ -18,13 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from rlmesh.serve.arguments import (
-    DEFAULT_ADDRESS,
-    Command,
-    UsageError,
-    parse_command,
-    refuse_command,
-)
+from rlmesh.serve.arguments import Command, UsageError, parse_command, refuse_command
 from rlmesh.serve.env_sources import env_source
 from rlmesh.serve.lifecycle import Startup, open_ready, run_server, startup_marks
 from rlmesh.serve.settings import check_device, check_edition, check_framework, check_mode

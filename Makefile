@@ -38,8 +38,9 @@ format: $(V)/dev.stamp ## ruff format and the safe fixes
 	$(DEV)/ruff check --fix $(SOURCES)
 	$(DEV)/ruff format $(SOURCES)
 
-bench: $(V)/demo.stamp $(V)/reference.stamp ## time steps and evaluations against floors, bounds and peers; writes benchmarks/RESULTS.md
+bench: $(V)/demo.stamp $(V)/dev.stamp $(V)/reference.stamp ## time steps, evaluations and adapters against floors, bounds and peers; writes benchmarks/*.md
 	$(V)/demo/bin/python benchmarks/run.py --reference-python $(V)/reference/bin/python $(ARGS)
+	$(DEV)/python benchmarks/adapters.py --reference-python $(V)/reference/bin/python
 
 setup: ## make the virtual environments of `make test`, two at a time
 	@$(MAKE) --no-print-directory -j2 $(V)/dev.stamp $(V)/reference.stamp $(V)/old.stamp

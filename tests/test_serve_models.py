@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import serve_targets
 from support import python_child
-from support.processes import Child
+from support.processes import SOURCE, Child
 from support.zoo import Countdown
 
 import rlmesh
@@ -176,6 +176,25 @@ def test_several_envs_by_the_environment(mode: str | None) -> None:
         assert remote.num_envs == 3
         remote.reset(seed=1)
         assert remote.step([1, 2, 3])[1].tolist() == [1, 2, 3]
+
+
+def test_the_command_of_the_container() -> None:
+    """What the image of examples/serve_in_container runs."""
+    folder = Path(__file__).parents[1] / "examples" / "serve_in_container"
+    (line,) = re.findall(r"^CMD (.*)$", (folder / "Containerfile").read_text(), re.MULTILINE)
+    python, *arguments = json.loads(line)
+    assert python == "python"
+    environ = {
+        "PYTHONPATH": os.pathsep.join([str(folder), str(SOURCE)]),
+        "RLMESH_ADDRESS": "127.0.0.1:0",
+        "RLMESH_MAKE_KWARGS": '{"max_episode_steps": 1}',
+    }
+    with Child([sys.executable, "-W", "error", *arguments], environ=environ) as child:
+        found = START.fullmatch(child.line(seconds=SECONDS))
+        assert found and found[1] == "env"
+        with RemoteEnv(found[2]) as remote:
+            remote.reset()
+            assert remote.step(0)[3] is True
 
 
 def test_a_token_is_asked_for() -> None:

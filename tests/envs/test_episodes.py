@@ -189,7 +189,7 @@ class Succeeding:
         return np.zeros((2, 1)), {}
 
     def step(self, actions: Any) -> Any:
-        info = {"success": np.array([True, False]), "task": "push", "two": {"a": [1, 2]}}
+        info = {"success": np.array([True, False]), "task": "go", "two": {"a": [1, 2]}}
         return np.zeros((2, 1)), np.ones(2), np.ones(2, bool), np.zeros(2, bool), info
 
     def close(self) -> None:
@@ -203,8 +203,8 @@ def test_infos_without_masks_reach_the_final_info() -> None:
         remote.reset()
         remote.step([0, 0])
         assert [decode_map(e.final_info) for e in heard] == [
-            {"success": True, "task": "push", "two": {"a": 1}},
-            {"success": False, "task": "push", "two": {"a": 2}},
+            {"success": True, "task": "go", "two": {"a": 1}},
+            {"success": False, "task": "go", "two": {"a": 2}},
         ]
 
 

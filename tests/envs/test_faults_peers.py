@@ -267,10 +267,14 @@ def test_a_client_killed_between_steps_leaves_the_env(server: ServerProcess, doo
     eventually(taken_over, "the env is free")
 
 
-def test_a_stopped_client_blocks_nobody_but_itself(server: ServerProcess, door: str) -> None:
-    with driver(door, server.address, PLAIN, PLAIN) as first:
+def test_a_stopped_client_blocks_nobody_but_itself(
+    server: ServerProcess, gate: Gate, door: str
+) -> None:
+    with driver(door, server.address, WAIT, PLAIN) as first:
         assert first.line() == "driving"
+        eventually(lambda: gate.entered, "the env is in its step")
         first.pause()
+        gate.open()
         with within(12.0), RemoteEnv(server.address) as second:
             with within(12.0), pytest.raises(ConnectionError, match="only one client"):
                 second.reset()

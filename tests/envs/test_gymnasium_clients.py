@@ -292,6 +292,41 @@ def test_lanes_give_gymnasiums_infos() -> None:
             assert_same(got["place"], expected["place"])
 
 
+def test_an_info_that_only_one_lane_has() -> None:
+    """VEC-10: zeros beside the mask for numbers, None for anything else."""
+    infos: list[dict[str, Any]] = [
+        {"n": 7, "x": 0.5, "b": True, "a": np.arange(2, dtype=np.int8), "s": "text", "m": 1},
+        {"m": "mixed"},
+    ]
+    envs = [
+        FunctionEnv(step=lambda a, i=info: (np.zeros(4), 0.0, False, False, i)) for info in infos
+    ]
+    with driving_lanes(envs) as remote:
+        remote.reset()
+        got = remote.step(np.zeros((2, 2)))[4]
+        assert_same(got["n"], np.array([7, 0]))
+        assert_same(got["x"], np.array([0.5, 0.0]))
+        assert_same(got["b"], np.array([True, False]))
+        assert_same(got["a"], np.array([[0, 1], [0, 0]], np.int8))
+        assert_same(got["s"], np.array(["text", None], object))
+        assert_same(got["m"], np.array([1, "mixed"], object))
+        assert_same(got["_n"], np.array([True, False]))
+        assert_same(got["_m"], np.array([True, True]))
+
+
+def test_bytes_of_multi_binary() -> None:
+    """SPC-3: Gymnasium's MultiBinary is int8; a server may declare uint8, as the published does."""
+    space = rlmesh.spaces.Dict({"keys": rlmesh.spaces.MultiBinary(3)})
+    env = FunctionEnv(observation_space=space, reset=lambda seed: ({"keys": [1, 0, 1]}, {}))
+    with driving(env) as remote:
+        observation, _ = remote.reset()
+        assert observation in remote.observation_space
+        assert_same(observation["keys"], np.array([1, 0, 1], np.int8))
+    with driving_lanes([env, env]) as lanes:
+        observations, _ = lanes.reset()
+        assert observations in lanes.observation_space
+
+
 def test_text_is_batched_as_gymnasium_does() -> None:
     """VEC-7: a tuple of strings, a member of the batched space."""
     keywords = {"autoreset_mode": "NextStep"} if GYMNASIUM >= (1, 1) else {}

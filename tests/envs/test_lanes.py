@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from support import FunctionEnv, serving
+from support import FunctionEnv, RawPeer, serving
 from support.driving import driving, driving_lanes
 from support.trees import assert_same
 from support.zoo import Countdown, Everything
@@ -17,7 +17,11 @@ import rlmesh
 from rlmesh import EnvironmentException, EnvServer, Tensor
 from rlmesh.numpy import RemoteVectorEnv
 from rlmesh.spaces import Box, Discrete
+from rlmesh.transport.framing import FrameKind
+from rlmesh.wire import messages
 from rlmesh.wire.contract import AutoresetMode
+
+GYMNASIUM = tuple(int(n) for n in gymnasium.__version__.split(".")[:2])
 
 
 def test_lanes_say_what_their_envs_say(door: str) -> None:
@@ -116,6 +120,58 @@ def test_nested_values_in_lanes(door: str) -> None:
             np.testing.assert_array_equal(
                 np.asarray(again["image"])[0], np.asarray(observations["image"])[0]
             )
+
+
+def test_lanes_are_stepped_alone() -> None:
+    """VEC-3, wire.md section 6: env_indices of a step, in their order; the others stand still."""
+    envs = [Countdown(9) for _ in range(3)]
+    with serving(envs) as server, RawPeer(server.address) as peer:
+        peer.send(peer.hello(), peer.handshake())
+        peer.receive()
+        peer.send(peer.join(configure={}), peer.join(reset={}))
+        for _ in range(2):
+            assert not peer.receive_response().HasField("error")
+
+        def ask(indices: list[int], actions: list[int]) -> Any:
+            request = messages.env.JoinRequest()
+            request.step.action.SetInParent()
+            request.step.env_indices.extend(indices)
+            leaf = np.array(actions, np.int64)
+            peer.send(peer.frame(FrameKind.JOIN, request.SerializeToString(), [leaf]))
+            frame = peer.receive()
+            return messages.env.JoinResponse.FromString(frame.header), frame.leaves
+
+        response, (leaf,) = ask([2, 0], [3, 4])
+        assert list(response.step.env_indices) == [2, 0]
+        assert list(response.step.rewards) == [3.0, 4.0]
+        assert np.frombuffer(leaf, np.float32).reshape(2, 3)[:, 1:].tolist() == [[1, 3], [1, 4]]
+        assert [env._steps for env in envs] == [1, 0, 1]
+        for indices in ([0, 0], [3]):
+            response, _ = ask(indices, [0] * len(indices))
+            assert response.error.is_recoverable
+            assert "must be unique and below 3" in response.error.message
+        response, _ = ask([1], [0, 0])
+        assert "length mismatch" in response.error.message
+        assert [env._steps for env in envs] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("env", "lanes", "masks"),
+    [
+        (lambda: Countdown(), False, False),
+        (lambda: [Countdown(), Countdown()], True, True),
+        (lambda: gymnasium.vector.SyncVectorEnv([Countdown] * 2), False, GYMNASIUM >= (1, 1)),
+    ],
+    ids=["single", "lanes", "vector"],
+)
+def test_what_lanes_can_do_is_announced(env: Any, lanes: bool, masks: bool) -> None:
+    """wire.md 8.1, EDT-6: subset_step for lanes, nothing of the kind for the rest."""
+    with serving(env()) as server, RawPeer(server.address) as peer:
+        peer.send(peer.hello(), peer.handshake())
+        answer = messages.env.HandshakeResponse.FromString(peer.receive().header)
+        announced = {k for k, v in answer.base.capabilities.items() if v == "true"}
+        assert ("subset_step" in announced) is lanes
+        assert ("rlmesh.env.partial_reset.v1" in announced) is masks
 
 
 def test_a_list_of_one_is_a_single_env() -> None:

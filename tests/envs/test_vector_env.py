@@ -69,16 +69,16 @@ def test_the_remote_vector_env_says_what_the_local_one_says(kind: str, mode: str
 
     The published server refuses SAME_STEP, and reset_mask on a vector env.
     """
-    for seed in (11, [4, 5, 6]):
-        local = vector(kind, mode, 3, 5, 4)
-        with driving_lanes(vector(kind, mode, 3, 5, 4)) as remote:
+    for seed, lengths in ((11, (3, 5, 4)), ([4, 5, 6], (3, 5, 4)), ([8, 2], (3, 4))):
+        local = vector(kind, mode, *lengths)
+        with driving_lanes(vector(kind, mode, *lengths)) as remote:
             assert remote.env_contract.autoreset_mode is AutoresetMode(mode)
             disabled = mode == "Disabled"
             got, expected = drive(remote, disabled, seed), drive(local, disabled, seed)
         local.close()
         assert_same(plain(got), plain(expected))
         observations, rewards, terminated, truncated, _ = got[1]
-        assert (observations.dtype, observations.shape) == (np.float32, (3, 3))
+        assert (observations.dtype, observations.shape) == (np.float32, (len(lengths), 3))
         assert (rewards.dtype, terminated.dtype, truncated.dtype) == (np.float64, bool, bool)
 
 
@@ -348,6 +348,22 @@ def test_partial_reset_of_an_unknown_vector_env_is_refused() -> None:
             remote.reset(options={"reset_mask": np.array([True, False, False])})
         assert remote.step([0, 0, 0])[0][:, 1].tolist() == [1, 1, 1]
     assert len(env.resets) == 1
+
+
+def test_workers_that_forget_a_masked_reset_are_not_asked_for_one() -> None:
+    """Issue 2: AsyncVectorEnv(shared_memory=False) rolls such a lane again, unseeded (seen in 1.4).
+
+    The seeded episode would be thrown away in silence.
+    """
+    if GYMNASIUM < (1, 1):
+        return
+    env = AsyncVectorEnv(countdowns(1, 9), shared_memory=False, autoreset_mode="NextStep")
+    with driving_lanes(env) as remote:
+        remote.reset(seed=1)
+        remote.step([0, 0])
+        with pytest.raises(RuntimeError, match="cannot reset some of its lanes"):
+            remote.reset(seed=2, options={"reset_mask": np.array([True, False])})
+        assert remote.step([0, 0])[0][:, 1].tolist() == [0, 2]
 
 
 def test_a_vector_env_renders_once_for_all_lanes() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -368,5 +368,7 @@ class RemoteVector(_Remote[VectorLink]):
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:
         if ended and self.contract.autoreset_mode is AutoresetMode.SAME_STEP:
             final: Any = info.get("final_info", {})
-            return lane_info(final, lane, self.lanes)
+            if isinstance(final, Mapping):
+                return lane_info(cast("Mapping[str, Any]", final), lane, self.lanes)
+            return final[lane] or {}  # gymnasium 0.29: one dict a lane, or None
         return lane_info(info, lane, self.lanes)

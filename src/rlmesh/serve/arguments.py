@@ -158,6 +158,13 @@ def _parser() -> argparse.ArgumentParser:
         help="an env: registered, as CartPole-v1, or MODULE:NAME of what makes one",
     )
     add("--model", metavar="MODULE:NAME", help="a model, if MODULE:NAME alone is taken for an env")
+    _add_common(parser)
+    _add_kinds(parser)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add(
         "--package",
         action="append",
@@ -196,8 +203,6 @@ def _parser() -> argparse.ArgumentParser:
         help="once bound, write the resolved address and a newline to FD and close it",
     )
     add("--verbose", action="store_true", default=None, help="log, and show tracebacks")
-    _add_kinds(parser)
-    return parser
 
 
 def _add_kinds(parser: argparse.ArgumentParser) -> None:
@@ -226,7 +231,7 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
         "--batch-wait-ms",
         type=_milliseconds,
         metavar="MS",
-        help="how long the first ready request waits for others (default: 0)",
+        help="longest wait of a request for others (default: found by the server)",
     )
 
 

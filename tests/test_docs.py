@@ -1,6 +1,6 @@
 """Every Python block of README.md and docs/ runs, in order, as a reader would run it.
 
-A block that serves blocks its process; it runs in one of its own while the blocks after it drive it.
+A block that serves holds its process, so it gets one of its own while the blocks after it drive it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from arm_env import ArmEnv, arm_tags, untagged
 from gymnasium.spaces import Box, Dict
 
+from arm_env import ArmEnv, arm_tags, untagged
 from rlmesh import adapters as adapt
 from rlmesh.adapters import presets
 from rlmesh.adapters.check import check

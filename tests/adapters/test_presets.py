@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arm_env import ArmEnv, arm_tags
 from gymnasium.spaces import Box, Dict, Text
 from PIL import Image
 
+from arm_env import ArmEnv, arm_tags
 from rlmesh import adapters as adapt
 from rlmesh.adapters import presets
 

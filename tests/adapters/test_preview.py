@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arm_env import ArmEnv, arm_tags
 from gymnasium.spaces import Box, Dict
 from PIL import Image
 from scipy import ndimage
 
+from arm_env import ArmEnv, arm_tags
 from rlmesh import adapters as adapt
 from rlmesh.adapters import presets
 from rlmesh.adapters.preview import main, preview

@@ -56,9 +56,13 @@ def test_ctrl_c_ends_the_run_and_loses_nothing(endpoints: int, tmp_path: Path) -
             lambda: gate.entered and journal.read_bytes().count(b"\n") == 1 + finished,
             "only the held episode is left",
         )
+        for server in servers:
+            server.pause()  # not even for a goodbye is there time
         with within(5):
             child.signal(signal.SIGINT)
             code = child.wait()
+        for server in servers:
+            server.resume()
         assert code == -signal.SIGINT
         errors = child.errors()
         assert f"rlmesh: interrupted; so far RunResult(episodes={finished}, " in errors

@@ -222,10 +222,10 @@ def test_streaming_by_hand_logs_an_episode_before_the_next() -> None:
     log = []
     with Model(feedback).session(Walk()) as sess:
         for seed in range(5):
-            obs, info = sess.reset(seed=seed)
+            obs, _ = sess.reset(seed=seed)
             total, steps = 0.0, 0
             while not sess.done:
-                obs, reward, terminated, truncated, info = sess.step(sess.predict(obs))
+                obs, reward, terminated, _, _ = sess.step(sess.predict(obs))
                 total += reward
                 steps += 1
             log.append((seed, steps, total, terminated))

@@ -295,7 +295,7 @@ class FrameSocket:
         return bool(self._pending)
 
     def share(self, unread: float) -> None:
-        """Prepare for :meth:`poll`; a :meth:`send` waits ``unread`` seconds for the peer to read."""
+        """Prepare for :meth:`poll`; a :meth:`send` waits ``unread`` seconds for its reader."""
         self.set_timeout(unread)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(_GLANCE_SECONDS))
 

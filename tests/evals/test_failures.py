@@ -189,6 +189,10 @@ def test_an_exception_keeps_its_type_and_loses_nothing(
     closes = ["model: close"]
     ends = [e for e in after if e.startswith("model: end")]
     run_end = [] if where == "on_run_end" else ["run end"]
+    if from_server:  # what its neighbours did meanwhile came in between
+        still_open = set(begun) - {str(row[0]) for row in got}
+        ends = [e for e in ends if e.split()[-1] in still_open]
+        after = after[after.index(ends[0]) :] if ends else after[after.index("run end") :]
     assert [e for e in after if not e.startswith("env")] == [*ends, *run_end, *closes]
     if world not in REMOTE:
         assert after[-1] == "env: close", "close_env is honoured, and last"

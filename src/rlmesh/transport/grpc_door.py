@@ -8,6 +8,7 @@ imported.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hmac
 import logging
 import os
@@ -16,6 +17,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any
@@ -37,6 +39,9 @@ _CHUNK = 256 * 1024
 _CALLS = 256
 """Calls at a time; the next one is refused (RESOURCE_EXHAUSTED) rather than left waiting."""
 _UNIX_PATH_LIMIT = 100
+_FOLDER_PREFIX = "rlmesh-"
+_ABANDONED_SECONDS = 60.0
+"""Age from which a socket that refuses is that of a killed server, not of one about to listen."""
 
 _log = logging.getLogger("rlmesh")
 
@@ -159,11 +164,30 @@ class GrpcDoor:
 
 
 def _private_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="rlmesh-")
+    """Make a folder that only this user can enter, with a path short enough for a socket in it."""
+    folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX)
     if len(os.fsencode(folder)) > _UNIX_PATH_LIMIT - len("/grpc.sock"):
         os.rmdir(folder)
-        folder = tempfile.mkdtemp(prefix="rlmesh-", dir="/tmp")
+        folder = tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir="/tmp")
+    _remove_abandoned(os.path.dirname(folder))
     return folder
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Remove the folders of servers that were killed: nobody listens at the socket in them."""
+    for folder in glob.glob(os.path.join(glob.escape(parent), _FOLDER_PREFIX + "*")):
+        path = os.path.join(folder, "grpc.sock")
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        probe.setblocking(False)
+        try:
+            if time.time() - os.stat(path).st_mtime > _ABANDONED_SECONDS:
+                probe.connect(path)
+        except ConnectionRefusedError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            probe.close()
 
 
 class _DaemonThreads(futures.Executor):

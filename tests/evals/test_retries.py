@@ -22,6 +22,7 @@ import rlmesh
 import rlmesh.evals.loop
 from rlmesh.envs.link import EnvLink
 from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
+from rlmesh.transport.native import NativeChannel, NotNative
 
 SEEDS = list(range(12))
 HELD = 2
@@ -83,10 +84,14 @@ class Story(rlmesh.RunHooks):
         self.ended.append(result.index)
 
 
+def no_native_door(*arguments: Any, **options: Any) -> Any:
+    raise NotNative("hidden, as if the server were rlmesh 0.1.0")
+
+
 # Killed and restarted
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
+@pytest.mark.parametrize("transport", ["tcp", "unix", "grpc"])
 @pytest.mark.parametrize("lanes", [0, 3])
 def test_a_server_killed_and_restarted_costs_the_attempt(
     lanes: int,
@@ -95,7 +100,10 @@ def test_a_server_killed_and_restarted_costs_the_attempt(
     stack: ExitStack,
     pool: ThreadPoolExecutor,
     expected: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if transport == "grpc":
+        monkeypatch.setattr(NativeChannel, "open", no_native_door)
     unix = f"unix://{gate.folder / 'env.sock'}" if transport == "unix" else None
     first = held(stack, gate, unix, lanes)
     story = Story()

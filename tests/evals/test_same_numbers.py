@@ -15,6 +15,7 @@ from traces import traced
 
 import rlmesh
 from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
+from rlmesh.transport.native import NativeChannel, NotNative
 
 SEEDS = [*range(10), 3, 2**40 + 5]
 MODES = ["NextStep", "SameStep", "Disabled"]
@@ -78,6 +79,23 @@ def test_one_address_and_one_handle(processes: list[ServerProcess], expected: li
         assert traced(feedback, handle, seeds=SEEDS) == expected, "a handle can be used again"
     with rlmesh.RemoteEnv(processes[1].address) as native:
         assert traced(feedback, native, seeds=SEEDS) == expected
+
+
+def test_the_grpc_door(
+    processes: list[ServerProcess],
+    lanes: ServerProcess,
+    expected: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of servers that know no other, such as rlmesh 0.1.0; a descriptor tells of answers there."""
+
+    def hidden(*arguments: Any, **options: Any) -> Any:
+        raise NotNative("hidden")
+
+    monkeypatch.setattr(NativeChannel, "open", hidden)
+    addresses = [process.address for process in processes[:2]]
+    for env in (addresses[0], lanes.address, [*addresses, lanes.address]):
+        assert traced(Feedback(), env, seeds=SEEDS) == expected
 
 
 def test_a_list_of_lanes(lanes: ServerProcess, expected: list[Any]) -> None:

@@ -454,37 +454,38 @@ def test_a_temporary_folder_with_a_long_name_is_no_obstacle(
 def test_the_private_folder_of_a_killed_server_is_removed_by_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def abandoned(name: str, *, old: bool) -> Path:
+    def leave(name: str, *, old: bool, bound: bool = True) -> Path:
         folder = parent / name
         folder.mkdir()
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(str(folder / "grpc.sock"))
+        if bound:
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(folder / "grpc.sock"))
         if old:
-            os.utime(folder / "grpc.sock", (0, 0))
+            os.utime(folder, (0, 0))
         return folder
 
     with tempfile.TemporaryDirectory(prefix="rlt-", dir="/tmp") as name:
         parent = Path(name)
         monkeypatch.setattr(tempfile, "tempdir", name)
-        killed = abandoned("rlmesh-killed", old=True)
-        kept = [
-            abandoned("rlmesh-young", old=False),  # its server may be about to listen
-            abandoned("another-program", old=True),
-        ]
-        (parent / "rlmesh-notes").mkdir()
         with serving(FunctionEnv()) as server, Grpc(server.address) as client:
             assert client.health() == 1
-            (live,) = {p for p in parent.glob("rlmesh-*/grpc.sock") if p.parent not in kept}
+            (live,) = parent.iterdir()
             os.utime(live, (0, 0))
-            assert not killed.exists()
+            killed = [
+                leave("rlmesh-grpc-killed", old=True),
+                leave("rlmesh-grpc-killed-earlier", old=True, bound=False),
+            ]
+            kept = [
+                leave("rlmesh-grpc-young", old=False),  # its server may be about to listen
+                leave("another-program", old=True),
+            ]
             with serving(FunctionEnv()) as other, Grpc(other.address) as second:
                 assert second.health() == 1
-            assert live.exists()  # the other one's sweep has left it alone
+            assert not any(folder.exists() for folder in killed)
+            assert all(folder.exists() for folder in kept)
             with Grpc(server.address) as again:
                 assert again.health() == 1
-        assert all(folder.exists() for folder in kept)
-        assert (parent / "rlmesh-notes").exists()
-        assert not live.exists()
+        assert sorted(parent.iterdir()) == sorted(kept)
 
 
 def test_one_port_serves_both_doors_side_by_side(tmp_path: Path) -> None:

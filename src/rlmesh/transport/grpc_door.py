@@ -39,7 +39,7 @@ _CHUNK = 256 * 1024
 _CALLS = 256
 """Calls at a time; the next one is refused (RESOURCE_EXHAUSTED) rather than left waiting."""
 _UNIX_PATH_LIMIT = 100
-_FOLDER_PREFIX = "rlmesh-"
+_FOLDER_PREFIX = "rlmesh-grpc-"
 _ABANDONED_SECONDS = 60.0
 """Age from which a socket that refuses is that of a killed server, not of one about to listen."""
 
@@ -180,10 +180,13 @@ def _remove_abandoned(parent: str) -> None:
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         probe.setblocking(False)
         try:
-            if time.time() - os.stat(path).st_mtime > _ABANDONED_SECONDS:
+            if time.time() - os.stat(folder).st_mtime > _ABANDONED_SECONDS:
                 probe.connect(path)
-        except ConnectionRefusedError:
-            shutil.rmtree(folder, ignore_errors=True)
+        except (ConnectionRefusedError, FileNotFoundError):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
         except OSError:
             pass
         finally:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+# A shell that starts the suite in the background has it, and all its children, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _STRICT = os.environ.get("RLMESH_STRICT_SKIPS") == "1" or os.environ.get("CI") == "true"
 _skipped: list[tuple[str, str]] = []

@@ -330,7 +330,7 @@ def test_the_last_journal_line_failing_ends_the_episode_for_the_model(tmp_path: 
             from rlmesh.evals.journal import Journal
 
             for found in gc.get_objects():
-                if isinstance(found, Journal):
+                if type(found) is Journal:
                     found._file.close()
 
     journal_file, log = Handle(), Log()

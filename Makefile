@@ -6,7 +6,8 @@ V := .venvs
 DEV := $(V)/dev/bin
 SOURCES := src tests examples benchmarks tools
 # What the oldest supported stack must pass too.
-OLD_TESTS := $(wildcard tests/spaces tests/values tests/wire tests/transport tests/envs)
+OLD_TESTS := $(wildcard tests/spaces tests/values tests/wire tests/transport tests/envs \
+    tests/evals/test_any_gymnasium.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

@@ -122,6 +122,10 @@ def test_ADM_8_concat_refusals() -> None:
 def test_ADM_11_rotation_literals() -> None:
     with pytest.raises(ValueError, match="3x3"):
         adapt.Rotation.from_matrix(np.eye(2))
+    with pytest.raises(ValueError, match="reflection"):
+        adapt.Rotation.from_matrix(np.diag([1.0, 1.0, -1.0]))
+    with pytest.raises(ValueError, match="dim=2"):
+        adapt.State(adapt.EEF_POS, 2)  # type: ignore[arg-type]
     for rotation in (
         adapt.Rotation.from_matrix(2 * np.eye(3)),
         adapt.Rotation(encoding="rot6d_rowmajor", value=(1, 1, 0, 0, 0, 0)),

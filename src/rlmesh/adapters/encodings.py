@@ -104,13 +104,19 @@ class Rotation:
         """The rotation of a 3x3 matrix given by its rows, kept as its first two columns (rot6d).
 
         Raises:
-            ValueError: the matrix is not 3x3. Whether it is orthonormal is checked when the spec is
-                resolved or serialised.
+            ValueError: the matrix is not 3x3, or a reflection, whose first two columns would be
+                another rotation's. Whether it is orthonormal is checked when the spec is resolved
+                or serialised.
         """
         matrix: np.ndarray[Any, Any] = np.asarray(rows, dtype=np.float64)
         if matrix.shape != (3, 3):
             raise ValueError(
                 f"Rotation.from_matrix expects a 3x3 matrix, got shape {list(matrix.shape)}"
+            )
+        if np.linalg.det(matrix) < 0:
+            raise ValueError(
+                "Rotation.from_matrix got a reflection (determinant below 0), not a rotation; "
+                "a frame with a left-handed axis needs that axis negated first"
             )
         columns = cast("list[float]", matrix[:, :2].T.reshape(-1).tolist())
         return cls(encoding="rot6d", value=tuple(columns))

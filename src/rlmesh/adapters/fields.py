@@ -46,8 +46,12 @@ def accept_set(value: Any, who: str, what: str = "encoding") -> Any:
     """One name, or several in order of preference; one in a list is that one.
 
     Raises:
-        ValueError: a member of the sequence is no string.
+        ValueError: a number, or a member of the sequence is no string.
     """
+    if isinstance(value, (int, float)):
+        raise ValueError(
+            f"{who}: {what} must be a name, got {value!r}; a width is given as dim={value!r}"
+        )
     if value is None or isinstance(value, str) or not isinstance(value, Iterable):
         return value
     members = tuple(cast("Iterable[Any]", value))

@@ -226,6 +226,7 @@ def test_all_gone_for_good_is_an_error_in_bounded_time(
     with pytest.raises(ConnectionError) as caught:
         running.result(60)
     assert server.address in str(caught.value)
+    assert any("dialling it again failed" in note for note in caught.value.__notes__)
     partial = rlmesh.partial_result(caught.value)
     assert partial is not None
     assert [episode.index for episode in partial.episodes] == [0, 1]

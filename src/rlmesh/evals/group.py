@@ -386,8 +386,9 @@ class Group:
 
     def revived(self) -> bool:
         """Dial a lost endpoint again when it is time to; True once it is connected."""
+        assert self.down is not None
         if self.redial is None:
-            self.redial = Redial(self.endpoint)
+            self.redial = Redial(self.endpoint, self.down)
         if not self.redial.poll():
             return False
         self.redial = self.down = None

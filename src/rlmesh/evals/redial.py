@@ -6,6 +6,8 @@ import threading
 import time
 from typing import Any
 
+from rlmesh.errors import add_note
+
 __all__ = ["Redial"]
 
 _FIRST, _MOST = 0.1, 5.0
@@ -16,10 +18,13 @@ class Redial:
 
     Args:
         endpoint: what to :meth:`~rlmesh.evals.endpoints.Endpoint.reopen`.
+        lost: what it was lost with; why it could not be dialled again becomes a note of it.
     """
 
-    def __init__(self, endpoint: Any) -> None:
+    def __init__(self, endpoint: Any, lost: BaseException) -> None:
         self._endpoint = endpoint
+        self._lost = lost
+        self._told: set[str] = set()
         self._pause = _FIRST
         self._next = 0.0
         self._thread: threading.Thread | None = None
@@ -55,8 +60,12 @@ class Redial:
         with self._endpoint.dialling:  # one that was given up may still be at it
             try:
                 self._endpoint.reopen()
-            except Exception:
+            except Exception as exc:
                 # Not reachable, no longer the same env, or busy: the next try may find it better.
+                why = f"dialling it again failed: {type(exc).__name__}: {exc}"
+                if why not in self._told:
+                    self._told.add(why)
+                    add_note(self._lost, why)
                 self._endpoint.hang_up()
                 return
             with self._lock:

@@ -199,8 +199,9 @@ class Replica:
 
     def revived(self) -> bool:
         """Dial a lost server again when it is time to; True once it is connected."""
+        assert self.down is not None
         if self._redial is None:
-            self._redial = Redial(self.copy)
+            self._redial = Redial(self.copy, self.down)
         if not self._redial.poll():
             return False
         self._redial = self.down = None

@@ -7,6 +7,7 @@ import enum
 import logging
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from support import FunctionEnv, serving
@@ -15,6 +16,8 @@ from support.trees import assert_same
 
 from rlmesh import EnvironmentException
 from rlmesh.numpy import RemoteEnv
+from rlmesh.wire import messages
+from rlmesh.wire.meta import decode_map
 
 WARNING = "rlmesh.conformance.warning"
 
@@ -91,7 +94,7 @@ def test_values_arrive_usable(value: Any, expected: Any) -> None:
 def test_arrays_keep_dtype_and_shape(array: np.ndarray) -> None:
     """MET-1, issue 2: between our own ends an array stays one, writable and the caller's own.
 
-    To a published client, and at the gRPC door, it is nested lists as the wire has it.
+    To a published client it is nested lists, as the wire has it.
     """
     native = array.astype(array.dtype.newbyteorder("="))
     got = told({"a": array, "deep": {"er": [array]}})
@@ -100,11 +103,19 @@ def test_arrays_keep_dtype_and_shape(array: np.ndarray) -> None:
     assert not np.shares_memory(got["a"], got["deep"]["er"][0])
 
 
-def test_arrays_at_the_grpc_door(door: str) -> None:
-    """MET-1: lists at the published door, arrays at our own."""
-    got = told({"a": np.arange(3)})["a"]
-    assert type(got) is (np.ndarray if door == "native" else list)
-    assert list(got) == [0, 1, 2]
+@pytest.mark.parametrize("hello", [b"", b"\xff\xff no message"], ids=["none", "junk"])
+def test_clients_that_announce_nothing_get_lists(hello: bytes) -> None:
+    """MET-1: a gRPC client says in its Join what it can take; a published one says nothing."""
+    with serving(telling({}, {"a": np.arange(3)})) as server:
+        channel = grpc.insecure_channel(server.address.removeprefix("tcp://"))
+        join: Any = channel.stream_stream("/rlmesh.env.v1.EnvService/Join")
+        request = messages.env.JoinRequest()
+        request.reset.SetInParent()
+        metadata = (("rlmesh-hello-bin", hello),) if hello else ()
+        answers = join(iter([request.SerializeToString()]), metadata=metadata)
+        answer = messages.env.JoinResponse.FromString(next(answers))
+        assert decode_map(answer.reset.infos)["a"] == [0, 1, 2]
+        channel.close()
 
 
 def circular() -> Any:

@@ -95,7 +95,10 @@ class EnvHandler:
             self._ledger.cut(lane)
         self._ledger.collect()
         self._conformance.reset()
-        base = messages.parse(messages.env.HandshakeRequest, hello).base
+        try:
+            base = messages.parse(messages.env.HandshakeRequest, hello).base
+        except ProtocolException:  # metadata of a gRPC call may hold anything
+            base = messages.env.HandshakeRequest().base
         self._arrays = ARRAY_CAPABILITY in enabled(base.capabilities)
 
     def handle(

@@ -13,7 +13,7 @@ import grpc
 
 from rlmesh.transport.address import Address, UnixAddress
 from rlmesh.transport.framing import LeafBuffer, check_size
-from rlmesh.transport.service import Message, ServiceName
+from rlmesh.transport.service import HELLO_KEY, Message, ServiceName
 from rlmesh.wire.leaves import detach_response, merge_request
 from rlmesh.wire.status import Status, status_to_exception
 
@@ -53,6 +53,7 @@ class GrpcChannel:
         self.address = str(address)
         self._service: ServiceName = service
         self._metadata = (("authorization", token),) if token else ()
+        self._hello = hello
         self._limit = limit = min(limit, 2**31 - 1)  # as large as grpcio can be told
         self._broken: str | None = None
         self._pid = os.getpid()
@@ -120,7 +121,7 @@ class GrpcChannel:
         check_size(len(data), self._limit)
         if self._stream.call is None:
             join: Any = self._channel.stream_stream(_PATHS[self._service] + "Join")
-            self._stream.open(join, self._metadata)
+            self._stream.open(join, (*self._metadata, (HELLO_KEY, self._hello)))
         self._awaiting += 1
         self._stream.requests.put(data)
 

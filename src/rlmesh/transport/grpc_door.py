@@ -25,7 +25,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from rlmesh.transport.framing import LeafBuffer, check_size
-from rlmesh.transport.service import Message, Service, ServiceName
+from rlmesh.transport.service import HELLO_KEY, Message, Service, ServiceName
 from rlmesh.wire.leaves import detach_request, merge_response
 from rlmesh.wire.status import StatusError
 
@@ -340,10 +340,10 @@ class GrpcSession:
     The handler thread of grpcio and the thread that drives the env meet over two queues.
     """
 
-    hello = b""
-
     def __init__(self, context: Any, service: ServiceName, limit: int) -> None:
         self._context = context
+        # A Join is a call of its own: our clients repeat in it what their Handshake said.
+        self.hello: bytes = dict(context.invocation_metadata()).get(HELLO_KEY, b"")
         self._service: ServiceName = service
         self._limit = limit
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()

@@ -12,7 +12,10 @@ from typing import Literal, Protocol
 
 from rlmesh.transport.framing import LeafBuffer
 
-__all__ = ["Channel", "Message", "ServerSession", "Service", "ServiceName"]
+__all__ = ["HELLO_KEY", "Channel", "Message", "ServerSession", "Service", "ServiceName"]
+
+HELLO_KEY = "rlmesh-hello-bin"
+"""Metadata of a gRPC Join: the serialised HandshakeRequest that its client has sent."""
 
 ServiceName = Literal["env", "model"]
 

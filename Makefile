@@ -7,7 +7,7 @@ DEV := $(V)/dev/bin
 SOURCES := src tests examples benchmarks tools
 # What the oldest supported stack must pass too.
 OLD_TESTS := $(wildcard tests/spaces tests/values tests/wire tests/transport tests/envs \
-    tests/evals/test_any_gymnasium.py)
+    tests/evals/test_any_gymnasium.py tests/checks/test_broken_envs.py tests/checks/test_lanes.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -21,12 +21,13 @@ help: ## list these targets
 demo: $(V)/demo.stamp ## evaluate the scripted experts of Meta-World MT10 across processes
 	$(V)/demo/bin/python examples/metaworld_mt10/evaluate.py $(ARGS)
 
-test: setup ## set-up, then every check: lint, types, tests on the newest and the oldest stack
+test: setup ## set-up, then every check: lint, types, tests on the newest, the oldest and a bare stack
 	tools/system_packages.sh
 	$(MAKE) --no-print-directory lint type
 	RLMESH_STRICT_SKIPS=1 RLMESH_REFERENCE_PYTHON=$(CURDIR)/$(V)/reference/bin/python \
 	    $(DEV)/python -m pytest $(ARGS)
 	$(if $(OLD_TESTS),RLMESH_STRICT_SKIPS=1 $(V)/old/bin/python -m pytest $(OLD_TESTS) $(ARGS))
+	$(V)/bare/bin/python -W error tests/bare_stack.py
 
 lint: $(V)/dev.stamp ## ruff check and format --check
 	$(DEV)/ruff check $(SOURCES)
@@ -44,7 +45,7 @@ bench: $(V)/demo.stamp $(V)/dev.stamp $(V)/reference.stamp ## time steps, evalua
 	$(DEV)/python benchmarks/adapters.py --reference-python $(V)/reference/bin/python
 
 setup: ## make the virtual environments of `make test`, two at a time
-	@$(MAKE) --no-print-directory -j2 $(V)/dev.stamp $(V)/reference.stamp $(V)/old.stamp
+	@$(MAKE) --no-print-directory -j2 $(V)/dev.stamp $(V)/reference.stamp $(V)/old.stamp $(V)/bare.stamp
 
 clean: ## remove the virtual environments, caches and build products
 	rm -rf $(V) build dist .pytest_cache .ruff_cache .hypothesis

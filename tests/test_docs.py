@@ -69,7 +69,7 @@ def test_every_python_block_runs(page: Path, tmp_path: Path) -> None:
     servers: list[subprocess.Popen[str]] = []
     try:
         for block in blocks:
-            if ".serve()" in block:
+            if ".serve(" in block:
                 stop(servers)
                 servers = [start(block, tmp_path)]
                 wait_for(port, servers[0])

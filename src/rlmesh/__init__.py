@@ -11,10 +11,33 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlmesh import adapters, bridges, gymnasium, numpy, spaces, specs
+    from rlmesh import (
+        adapters,
+        bridges,
+        checks,
+        gymnasium,
+        jax,
+        numpy,
+        params,
+        spaces,
+        specs,
+        torch,
+        types,
+    )
+    from rlmesh._build import BuildInfo, build_info
     from rlmesh._version import __version__
+    from rlmesh.describing import (
+        DESCRIBE_METADATA_KEY,
+        DESCRIBE_SCHEMA_VERSION,
+        describe,
+        describe_json,
+    )
+    from rlmesh.envs.factory import EnvFactory
+    from rlmesh.envs.params import Param, ParamSpec, Vector
     from rlmesh.envs.remote import RemoteEnv, RemoteVectorEnv
     from rlmesh.envs.server import EnvServer
+    from rlmesh.envs.trials import ENV_RESET_OPTIONS_KEY, trial_index
+    from rlmesh.envs.variants import Variant
     from rlmesh.errors import (
         EnvironmentException,
         ModelException,
@@ -35,11 +58,19 @@ if TYPE_CHECKING:
     from rlmesh.models.server import ModelServer
     from rlmesh.transport.options import ServeOptions
     from rlmesh.values.tensor import Tensor
+    from rlmesh.wire.editions import current_workflow_edition
     from rlmesh.wire.meta import sanitize_metadata
 
+    __build__: str
+
 __all__ = [
+    "DESCRIBE_METADATA_KEY",
+    "DESCRIBE_SCHEMA_VERSION",
+    "ENV_RESET_OPTIONS_KEY",
     "NO_ADAPTER",
     "RANDOM_SAMPLE",
+    "BuildInfo",
+    "EnvFactory",
     "EnvServer",
     "EnvironmentException",
     "EpisodeFailure",
@@ -47,6 +78,8 @@ __all__ = [
     "Model",
     "ModelException",
     "ModelServer",
+    "Param",
+    "ParamSpec",
     "PredictContext",
     "ProtocolException",
     "RLMeshException",
@@ -61,12 +94,21 @@ __all__ = [
     "StepEvent",
     "TelemetryRow",
     "Tensor",
+    "Variant",
+    "Vector",
     "WorkflowEditionWarning",
     "__version__",
     "adapters",
     "bridges",
+    "build_info",
+    "checks",
+    "current_workflow_edition",
+    "describe",
+    "describe_json",
     "gymnasium",
+    "jax",
     "numpy",
+    "params",
     "partial_result",
     "predict_seed",
     "run",
@@ -74,12 +116,20 @@ __all__ = [
     "session",
     "spaces",
     "specs",
+    "torch",
+    "trial_index",
+    "types",
 ]
 
 if sys.byteorder != "little":
     raise RuntimeError("rlmesh requires a little-endian host: values travel as they lie in memory")
 
 _HOMES = {
+    "BuildInfo": "rlmesh._build",
+    "DESCRIBE_METADATA_KEY": "rlmesh.describing",
+    "DESCRIBE_SCHEMA_VERSION": "rlmesh.describing",
+    "ENV_RESET_OPTIONS_KEY": "rlmesh.envs.trials",
+    "EnvFactory": "rlmesh.envs.factory",
     "EnvServer": "rlmesh.envs.server",
     "EnvironmentException": "rlmesh.errors",
     "EpisodeResult": "rlmesh.evals.results",
@@ -87,6 +137,8 @@ _HOMES = {
     "ModelException": "rlmesh.errors",
     "ModelServer": "rlmesh.models.server",
     "NO_ADAPTER": "rlmesh.models.model",
+    "Param": "rlmesh.envs.params",
+    "ParamSpec": "rlmesh.envs.params",
     "PredictContext": "rlmesh.models.context",
     "ProtocolException": "rlmesh.errors",
     "EpisodeFailure": "rlmesh.evals.results",
@@ -105,13 +157,25 @@ _HOMES = {
     "RunResult": "rlmesh.evals.results",
     "ServeOptions": "rlmesh.transport.options",
     "Tensor": "rlmesh.values.tensor",
+    "Variant": "rlmesh.envs.variants",
+    "Vector": "rlmesh.envs.params",
     "WorkflowEditionWarning": "rlmesh.errors",
     "__version__": "rlmesh._version",
+    "build_info": "rlmesh._build",
+    "current_workflow_edition": "rlmesh.wire.editions",
+    "describe": "rlmesh.describing",
+    "describe_json": "rlmesh.describing",
     "predict_seed": "rlmesh.models.context",
     "run": "rlmesh.evals.run",
     "sanitize_metadata": "rlmesh.wire.meta",
+    "trial_index": "rlmesh.envs.trials",
 }
-_MODULES = frozenset({"adapters", "bridges", "gymnasium", "numpy", "spaces", "specs"})
+_MODULES = frozenset(
+    {
+        *("adapters", "bridges", "checks", "gymnasium", "jax", "numpy", "params", "spaces"),
+        *("specs", "torch", "types"),
+    }
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -119,6 +183,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"rlmesh.{name}")
     home = _HOMES.get(name)
+    if name == "__build__":
+        return _deprecated_build()
     if home is None:
         raise AttributeError(f"module 'rlmesh' has no attribute {name!r}")
     value = getattr(importlib.import_module(home), name)
@@ -128,3 +194,16 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _deprecated_build() -> str:
+    import warnings
+
+    from rlmesh.wire.editions import EDITION
+
+    warnings.warn(
+        "rlmesh.__build__ is deprecated and will go; use rlmesh.build_info().workflow_edition",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return EDITION

@@ -97,6 +97,7 @@ class RemoteEnv(_Env):
         request_timeout_seconds: float | None = REQUEST_TIMEOUT_SECONDS,
         token: str | None = None,
         max_message_bytes: int = DEFAULT_MESSAGE_LIMIT,
+        workflow_edition: str | None = None,
     ) -> None:
         self._remote = _Client(
             address,
@@ -108,6 +109,7 @@ class RemoteEnv(_Env):
             request_timeout_seconds=request_timeout_seconds,
             token=token,
             max_message_bytes=max_message_bytes,
+            workflow_edition=workflow_edition,
         )
         self.observation_space = to_gymnasium_space(self._remote.observation_space_spec)
         self.action_space = to_gymnasium_space(self._remote.action_space_spec)
@@ -186,6 +188,7 @@ class RemoteVectorEnv(_VectorEnv):
         request_timeout_seconds: float | None = REQUEST_TIMEOUT_SECONDS,
         token: str | None = None,
         max_message_bytes: int = DEFAULT_MESSAGE_LIMIT,
+        workflow_edition: str | None = None,
     ) -> None:
         # Gymnasium's own constructor takes arguments before 1.0 and does not exist after it.
         self.closed = True
@@ -199,6 +202,7 @@ class RemoteVectorEnv(_VectorEnv):
             request_timeout_seconds=request_timeout_seconds,
             token=token,
             max_message_bytes=max_message_bytes,
+            workflow_edition=workflow_edition,
         )
         self.closed = False
         self.is_vector_env = True  # before 1.0

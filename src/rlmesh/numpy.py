@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from rlmesh.envs.factory import EnvFactory as _EnvFactory
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
 from rlmesh.evals.model import Model as _Model
@@ -15,7 +16,9 @@ from rlmesh.values import NUMPY
 from rlmesh.values.frameworks import to_host
 
 __all__ = [
+    "EnvFactory",
     "Model",
+    "NumpyValue",
     "RemoteEnv",
     "RemoteModel",
     "RemoteVectorEnv",
@@ -24,6 +27,26 @@ __all__ = [
     "from_array",
     "space_from_spec",
 ]
+
+
+NumpyValue: TypeAlias = (
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | np.ndarray[Any, Any]
+    | list["NumpyValue"]
+    | tuple["NumpyValue", ...]
+    | dict[str, "NumpyValue"]
+    | None
+)
+"""A value tree whose array leaves are ``numpy.ndarray``."""
+
+
+class EnvFactory(_EnvFactory):
+    __doc__ = _EnvFactory.__doc__
+    _framework = NUMPY
 
 
 class Model(_Model):

@@ -244,7 +244,7 @@ def _retry(call: Any) -> Any:
 
 def _is_refused(env: RemoteEnv) -> bool:
     try:
-        env._link._join()
+        env._link.join()
     except ConnectionError as exc:
         return "only one client may be connected at a time" in str(exc)
     return False

@@ -99,6 +99,41 @@ class Trials(Tracker):
     metadata: ClassVar = {"render_modes": [], "rlmesh.env.v1.reset_options": ["trial_index"]}
 
 
+class Cameras(Seeded):
+    """An arm and two cameras full of noise, with tags: what adapters read, by role."""
+
+    metadata: ClassVar = {
+        "rlmesh.adapters.v1.env_tags": {
+            "observation": {
+                "arm": {"type": "state", "role": "proprio/joint_pos"},
+                "front": {"type": "image", "role": "image/primary", "layout": "hwc"},
+                "wrist": {"type": "image", "role": "image/wrist", "layout": "hwc"},
+            },
+            "action": {"components": [{"role": "action/joint_pos", "dim": 2}]},
+        }
+    }
+    observation_space = spaces.Dict(
+        {
+            "arm": spaces.Box(-9.0, 9.0, (2,), np.float32),
+            "front": spaces.Box(0, 255, (36, 48, 3), np.uint8),
+            "wrist": spaces.Box(0, 255, (32, 32, 3), np.uint8),
+        }
+    )
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def begin(self, options):
+        self.arm = self.rng.normal(size=2).astype(np.float32)
+        self.length = int(self.rng.integers(3, 8))
+
+    def advance(self, action):
+        self.arm = np.float32(0.5) * (self.arm + action)
+        return float(self.arm.sum()), self.t == self.length, False
+
+    def observe(self):
+        frames = self.rng.integers(0, 256, (2, 36, 48, 3), np.uint8)
+        return {"arm": self.arm.copy(), "front": frames[0], "wrist": frames[1, :32, :32].copy()}
+
+
 CHARSET = "abc ÄÖÜ✓🤖"
 
 
@@ -398,6 +433,7 @@ ENVS = {
     "tracker_rgb": lambda: Tracker(render_mode="rgb_array"),
     "cartpole": lambda: gym.make("CartPole-v1"),
     "trials": Trials,
+    "trial_lanes": lambda: [Trials(lane) for lane in range(2)],
     "panorama": Panorama,
     "zoo": Zoo,
     "talker": Talker,
@@ -416,6 +452,8 @@ ENVS = {
     "lanes": lambda: [Tracker(lane) for lane in range(2)],
     "lanes_rgb": lambda: [Tracker(lane, "rgb_array") for lane in range(2)],
     "zoo_lanes": lambda: [Zoo(0), Zoo(1)],
+    "cameras": Cameras,
+    "camera_lanes": lambda: [Cameras(0), Cameras(1)],
     "stray_lanes": lambda: [Strays(0), Strays(1)],
 }
 """How to make each env, by the name that tests and reference programs share."""

@@ -54,7 +54,7 @@ class Reference:
         """Play ``script`` on a published client; return its outcomes, see ``interop_player``."""
         kind = "RemoteVectorEnv" if vector else "RemoteEnv"
         order = {"backend": backend, "class": kind, "script": pack(script)}
-        outcomes = self._order("drive.py", order)
+        outcomes = self.order("drive.py", order)
         return [_unpacked(outcome) for outcome in outcomes]
 
     def evaluate(
@@ -74,14 +74,14 @@ class Reference:
             "loop": loop,
             "keywords": keywords,
         }
-        return self._order("evaluate.py", order)
+        return self.order("evaluate.py", order)
 
     def evaluate_served(
         self, model: str, env: str, *, loop: str = "run", horizon: int = 1, **keywords: Any
     ) -> dict[str, Any]:
         """Run the published loop with a RemoteModel; return as :meth:`evaluate`."""
         order = {"model": model, "env": env, "loop": loop, "horizon": horizon}
-        return self._order("evaluate_served.py", {**order, "keywords": keywords})
+        return self.order("evaluate_served.py", {**order, "keywords": keywords})
 
     def serving_model(self, name: str, address: str) -> Served:
         """Serve a model of ``interop_models`` with the published server."""
@@ -93,7 +93,8 @@ class Reference:
         program = str(HERE / "reference" / "serve.py")
         return Served([self._python, program, name, address, json.dumps(options)], self._environ)
 
-    def _order(self, program: str, order: Any) -> Any:
+    def order(self, program: str, order: Any) -> Any:
+        """Run one of the programs with an order on stdin; return the answer on stdout."""
         try:
             done = subprocess.run(
                 [self._python, str(HERE / "reference" / program)],

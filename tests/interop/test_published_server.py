@@ -422,6 +422,19 @@ def test_run(reference: Reference, names: list[str], policy: str) -> None:
     assert episode_rows(found) == evaluated(env, POLICIES[policy], seeds)
 
 
+@pytest.mark.parametrize("name", ["trials", "trial_lanes"])
+def test_run_delivers_every_episode_its_trial(reference: Reference, name: str) -> None:
+    """TRI-1: a single env and lanes, each reset with the options of its own episode."""
+    seeds = [1, 1, 2, 1, 2]
+    with reference.serving(name) as served:
+        result = rlmesh.run(steer, served.address, seeds=seeds, trial_index_base=4)
+    assert [episode.trial for episode in result.episodes] == [4, 5, 6, 7, 8]
+    for seed, row in zip(seeds, episode_rows(result), strict=True):
+        options = {"trial_index": 4 + row["index"]}
+        (meant,) = evaluated(ENVS["trials"](), steer, [seed], options=options)
+        assert row == {**meant, "index": row["index"]}
+
+
 def test_run_through_a_handle(reference: Reference) -> None:
     with reference.serving("tracker") as served, SCALAR(served.address) as env:
         found = rlmesh.run(steer, env, seeds=[1, 2])

@@ -11,9 +11,9 @@ import pytest
 from model_kinds import ACTION, CHUNK, NumpyModel, bits, make
 
 from rlmesh.models import as_model, model_corners
-from rlmesh.models.binding import MissingParamError, ParamError, UnknownParamError
 from rlmesh.models.corners import CORNERS
 from rlmesh.models.model import NO_ADAPTER, Model
+from rlmesh.params import MissingParamError, ParamError, UnknownParamError
 from rlmesh.values import NATIVE, NUMPY, Tensor
 
 SPEC = object()
@@ -306,60 +306,6 @@ def test_mod_4_a_model_made_inside_another_still_loads() -> None:
             return self.inner.loads
 
     assert Outer.from_config().inner.loads == [{"checkpoint": "inner", "steps": 4}]
-
-
-# describe
-
-
-class Described(NumpyModel):
-    """Nothing of it may run."""
-
-    native_chunk = 5
-
-    def __init__(self) -> None:
-        raise AssertionError
-
-    def load(self, checkpoint: str = "a") -> None:
-        raise AssertionError
-
-    def predict_chunk(self, observation: Any, execution_horizon: int = 1) -> Any:
-        raise AssertionError
-
-    @staticmethod
-    def predict_batch(observations: Any, *, context: Any) -> Any:
-        raise AssertionError
-
-
-def test_row_describe_reports_the_corners_the_class_defines() -> None:
-    described = Described.describe()
-    assert described["corners"] == ["predict_chunk", "predict_batch"]
-    assert described["signatures"] == {
-        "predict_chunk": {"context": None, "execution_horizon": "positional"},
-        "predict_batch": {"context": "keyword"},
-    }
-    assert described["sources"] == {
-        "predict": "predict_batch",
-        "predict_chunk": "predict_chunk",
-        "predict_batch": "predict_batch",
-        "predict_chunk_batch": None,
-    }
-    assert (described["native_chunk"], described["load"]) == (5, ["checkpoint"])
-    assert described["target"]["qualname"] == f"{__name__}:Described"
-    assert (described["kind"], described["framework"], described["device"]) == (
-        "model",
-        "numpy",
-        None,
-    )
-
-
-def test_describe_of_a_broken_class_says_what_is_wrong() -> None:
-    members: dict[str, Any] = {"predict_chunk": lambda self: CHUNK, "spec": NO_ADAPTER}
-    described = type("Broken", (Model,), members).describe()
-    assert "must take an observation" in described["signatures"]["predict_chunk"]["error"]
-    assert described["sources"]["predict"] is None
-    assert described["model_spec"] == "NO_ADAPTER"
-    assert "native_chunk" not in described
-    assert Model.describe()["corners"] == []
 
 
 # Memory

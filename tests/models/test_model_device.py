@@ -1,4 +1,4 @@
-"""model_reference.txt, "Device and framework handling", on a torch framework behind the seam."""
+"""model_reference.txt, "Device and framework handling", through rlmesh.torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from model_kinds import NumpyModel, bits, make, resolve
-from torch_leaves import TorchModel
 
 from rlmesh.models import model_corners
 from rlmesh.models.model import Model
+from rlmesh.torch import Model as TorchModel
 from rlmesh.values import NATIVE, NUMPY
 
 # torch's "meta" device holds no data but a place: enough to see where a leaf was put.

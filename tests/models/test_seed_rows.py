@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 from model_kinds import ACTION, CHUNK, NumpyModel, bits, make, resolve
-from torch_leaves import TorchModel
 
 from rlmesh.models import ChunkQueue, EpisodeContexts, model_corners
 from rlmesh.models.model import Model
+from rlmesh.torch import Model as TorchModel
 
 OBSERVATION = {"observation.state": np.arange(4, dtype=np.float32), "instruction": "pick"}
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from evals.eval_envs import Walk
+from evals.view_envs import Witness
 from gymnasium.spaces import Box, Dict, Text
 
 from rlmesh import adapters as adapt
@@ -192,4 +193,6 @@ class Gated(Feedback):
         return super().predict_batch(observations)
 
 
-KINDS = {kind.__name__: kind for kind in (Recall, Echo, Tally, Feedback, Still, Flawed, Gated)}
+KINDS = {
+    kind.__name__: kind for kind in (Recall, Echo, Tally, Feedback, Still, Flawed, Gated, Witness)
+}

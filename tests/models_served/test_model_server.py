@@ -481,7 +481,7 @@ def test_only_the_leaves_that_are_read_travel() -> None:
         assert list(contract.observation_space.keys()) == ["arm", "front", "side", "task", "wrist"]
         sizes = [leaf.nbytes for leaf in slot.observation.encode(seen)]
         assert sizes[:2] == [8, 24 * 32 * 3] and len(sizes) == 3
-        assert (slot.projected, slot.remembers, slot.history) == (True, True, 2)
+        assert (slot.leaves, slot.remembers, slot.history) == ((0, 1, 3), True, 2)
         link.hang_up()
 
 
@@ -496,7 +496,7 @@ def test_everything_travels_to_a_server_that_does_not_say(monkeypatch: pytest.Mo
         server.start()
         link = rlmesh.RemoteModel(server.address).connect()
         slot = link.resolve(studio_contract(), 1)
-        assert (slot.projected, slot.observation.leaves) == (False, 5)
+        assert (slot.leaves, slot.observation.leaves) == (None, 5)
         found = rlmesh.run(rlmesh.RemoteModel(server.address), Studio(), seeds=range(4))
         link.hang_up()
     assert [e.reward for e in found.episodes] == [e.reward for e in meant.episodes]

@@ -113,6 +113,22 @@ def test_another_replica_takes_over(lanes: int, tmp_path: Path) -> None:
     assert numbers(result) == undisturbed
 
 
+def test_what_a_failed_run_left_to_come_is_no_answer_to_the_next() -> None:
+    """A session goes on after an error: the next run must not act on the last one's prediction."""
+    env = Walk()
+    seen = [env.reset(seed=seed)[0] for seed in (1, 2)]
+    with rlmesh.ModelServer(Feedback()) as server:
+        server.start()
+        link = rlmesh.RemoteModel(server.address).connect()
+        slot = link.resolve(contract(), 1)
+        link.send_predict([Row(slot, seen[0], "abandoned", 1)])
+        link.send_predict([Row(slot, seen[1], "next", 2)])
+        ((action,),) = link.finish()
+        link.close()
+    batched = {key: value[None] for key, value in seen[1].items()}
+    np.testing.assert_array_equal(action, Feedback().predict_batch(batched)[0])
+
+
 def test_a_server_that_hangs_is_a_timeout_with_its_address(tmp_path: Path) -> None:
     with model_process("Gated", config={"folder": str(tmp_path)}) as process:
         handle = rlmesh.RemoteModel(process.address, request_timeout_seconds=0.5)

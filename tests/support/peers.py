@@ -23,10 +23,14 @@ def serving(
     address: str | None = None,
     *,
     greeting_seconds: float = 10.0,
+    framework: Any = None,
+    device: Any = None,
     **options: Any,
 ) -> Iterator[EnvServer]:
     """Serve ``env`` on a thread of this process; ``options`` are those of ServeOptions."""
-    server = EnvServer(env, address, options=ServeOptions(**options))
+    server = EnvServer(
+        env, address, options=ServeOptions(**options), framework=framework, device=device
+    )
     server._core.listener.greeting_seconds = greeting_seconds
     server.start()
     try:

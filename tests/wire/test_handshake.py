@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlmesh
 from rlmesh.errors import ProtocolException
 from rlmesh.spaces import Discrete
 from rlmesh.wire import messages
 from rlmesh.wire.contract import EnvContract, contract_to_message
+from rlmesh.wire.editions import EDITION, PROTOCOL_GENERATION
 from rlmesh.wire.handshake import (
-    EDITION,
-    PROTOCOL_GENERATION,
     Participant,
     answer_hello,
     check_answer,
@@ -174,8 +174,12 @@ def test_peer_info_says_who_we_are() -> None:
     assert info.language == "python"
     assert info.language_version == ".".join(map(str, sys.version_info[:3]))
     assert info.framework_versions["numpy"] == np.__version__
+    build = rlmesh.build_info()
     assert dict(info.extra) == {
         "rlmesh.workflow.edition": EDITION,
+        "rlmesh.workflow.base": "2026.06",
+        "rlmesh.build.source": build.build_source,
+        "rlmesh.build.cohort": build.build_cohort,
         "rlmesh.startup.load_ms": "12",
     }
     assert "rlmesh.startup.load_ms" not in peer_info("model").extra

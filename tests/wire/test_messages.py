@@ -47,6 +47,7 @@ FIELDS = {
         "ShutdownResponse": "accepted 1 message 2",
         "EnvSpec": "id 1 action_space 2 observation_space 3 metadata 4",
         "EnvContract": "spec 1 num_envs 2 render_mode 3 autoreset_mode 4",
+        "ProcessedImage": "leaf 1 shape 2 steps 3 libraries 4 digest 5",
     },
     "env": {
         "HandshakeRequest": "base 1",
@@ -56,8 +57,10 @@ FIELDS = {
         "JoinRequest": "reset 1 step 2 render 3 close 4 request_id 5 configure 6",
         "JoinResponse": "reset 1 step 2 render 3 close 4 request_id 5 endpoint_total_ns 6 "
         "configure 7 error 10 decode_ns 11 user_ns 12 encode_ns 13 lane_skew_ns 14 queue_ns 15",
-        "ConfigureEnvRequest": "selected_workflow_edition 1",
-        "ConfigureEnvResponse": "",
+        "ConfigureEnvRequest": "selected_workflow_edition 1 view 1001",
+        "ConfigureEnvResponse": "refused 1001",
+        "ObservationView": "leaves 1 images 2",
+        "RefusedImage": "leaf 1 reason 2",
         "ResetRequest": "seeds 1 options 2 timeout_ms 3 env_indices 4 episode_ids 5",
         "ResetResponse": "observation 1 infos 2",
         "StepRequest": "action 1 timeout_ms 2 env_indices 3 episode_ids 4",
@@ -78,8 +81,8 @@ FIELDS = {
         "ShutdownResponse": "base 1",
         "AdapterContext": "session_id 1 env_id 2 request_id 3",
         "ResolveAdapterRequest": "context 1 env_spec 2 selected_workflow_edition 3 "
-        "execution_horizon 4 wants_plan 1001",
-        "AdapterPlan": "projects 1 leaves 2 remembers 3 history 4",
+        "execution_horizon 4 wants_plan 1001 wants_images 1002 processed 1003",
+        "AdapterPlan": "projects 1 leaves 2 remembers 3 history 4 images 5",
         "ResolveAdapterResponse": "plan 1001",
         "EpisodeInfo": "episode_id 1 seed 2",
         "PredictRequest": "context 1 observation 2 episode_info 3 projected 1001 passed 1002",

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RESAMPLES", "require_library", "resize", "resize_box"]
+__all__ = ["RESAMPLES", "library_of", "require_library", "resize", "resize_box"]
 
 Array = np.ndarray[Any, Any]
 Box = tuple[float, float, float, float]
@@ -60,6 +60,17 @@ def require_library(purpose: str) -> None:
         raise ValueError(
             f"unknown resample {purpose!r}; expected one of {', '.join(map(repr, RESAMPLES))}"
         )
+
+
+def library_of(purpose: str) -> tuple[str, str]:
+    """Return name and version of the library behind a purpose of :func:`require_library`.
+
+    Raises:
+        ImportError, ValueError: likewise.
+    """
+    require_library(purpose)
+    name, module = ("OpenCV", "cv2") if purpose in _OPENCV else ("Pillow", "PIL")
+    return name, str(_load(module).__version__)
 
 
 @cache

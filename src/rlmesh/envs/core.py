@@ -23,7 +23,7 @@ from rlmesh.transport.serving import ServerCore, parse_request
 from rlmesh.values import Report
 from rlmesh.wire import messages
 from rlmesh.wire.contract import contract_to_message
-from rlmesh.wire.handshake import EDITION, PARTIAL_RESET, SUBSET_STEP, answer_hello
+from rlmesh.wire.handshake import OBSERVATION_VIEW, PARTIAL_RESET, SUBSET_STEP, answer_hello
 from rlmesh.wire.meta import ARRAY_CAPABILITY
 from rlmesh.wire.status import StatusError
 
@@ -139,7 +139,7 @@ class EnvCore(ServerCore):
 
     def handshake(self, request: bytes) -> bytes:
         message = parse_request(messages.env.HandshakeRequest, request)
-        capabilities = [ARRAY_CAPABILITY]
+        capabilities = [ARRAY_CAPABILITY, OBSERVATION_VIEW]
         if self.host.partial_step:
             capabilities.append(SUBSET_STEP)
         if self.host.partial_reset:
@@ -149,7 +149,7 @@ class EnvCore(ServerCore):
             message,
             capabilities=capabilities,
             contract=self._contract,
-            wants=EDITION,
+            wants=self.wants,
             extra=self.facts,
         )
         return response.SerializeToString()

@@ -10,9 +10,11 @@ from typing import Any, cast
 from rlmesh.envs.episodes import CompletedEpisode, EpisodeLedger
 from rlmesh.envs.hosts import Host
 from rlmesh.envs.png import encode_png
+from rlmesh.envs.views import compile_view
 from rlmesh.errors import ProtocolException
 from rlmesh.wire import messages
-from rlmesh.wire.handshake import SUPPORTED_EDITIONS, enabled
+from rlmesh.wire.editions import SUPPORTED_EDITIONS
+from rlmesh.wire.handshake import enabled
 from rlmesh.wire.meta import ARRAY_CAPABILITY, decode_map, fill_map
 from rlmesh.wire.status import (
     EnvErrorCode,
@@ -20,6 +22,7 @@ from rlmesh.wire.status import (
     describe_exception,
     exception_to_env_error,
 )
+from rlmesh.wire.views import read_view
 
 __all__ = ["WARNING_KEY", "Conformance", "EnvHandler"]
 
@@ -95,6 +98,7 @@ class EnvHandler:
             self._ledger.cut(lane)
         self._ledger.collect()
         self._conformance.reset()
+        self._host.look(None)
         try:
             base = messages.parse(messages.env.HandshakeRequest, hello).base
         except ProtocolException:  # metadata of a gRPC call may hold anything
@@ -171,6 +175,17 @@ class EnvHandler:
                 recoverable=False,
             )
         response.SetInParent()
+        part = None
+        if request.HasField("view"):
+            try:
+                part, refused = compile_view(
+                    read_view(request.view), self._host.contract.observation_space
+                )
+            except (ProtocolException, ValueError) as exc:
+                raise EnvFault(EnvErrorCode.INVALID_ACTION, str(exc)) from None
+            for leaf, reason in refused.items():
+                response.refused.add(leaf=leaf, reason=reason)
+        self._host.look(part)
 
     def _reset(self, request: Any, response: Any) -> Sequence[Any]:
         host, ledger = self._host, self._ledger

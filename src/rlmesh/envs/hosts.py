@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
 from rlmesh.envs.infos import merge_infos
 from rlmesh.spaces import Space, Tuple, from_gymnasium_space
-from rlmesh.values import Codec, Policy, Report, compile_codec
-from rlmesh.values.frameworks import to_host
+from rlmesh.values import Codec, Policy, Report, SpacePart, compile_codec
+from rlmesh.values.frameworks import Framework, framework_of, to_host
+from rlmesh.values.tree import describe_tree, tree_to_host
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
 __all__ = [
+    "ON_HOST",
+    "Bind",
     "Host",
     "HostStep",
     "LanesHost",
     "ScalarHost",
+    "as_it_is",
+    "brought",
     "checked_env",
     "is_vector_env",
     "peek",
@@ -58,6 +63,10 @@ class Host(Protocol):
 
     def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
         """Return the part of a step's info that belongs to the lane's ended episode."""
+        ...
+
+    def look(self, part: SpacePart | None) -> None:
+        """Encode only this part of observations from here on; None: all of them."""
         ...
 
     def render(self, lane: int) -> Any:
@@ -154,10 +163,10 @@ def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
         parts = cast("Sequence[Any]", result)
         if len(parts) == 5:
             observation, reward, terminated, truncated, info = parts
-            return observation, reward, terminated, truncated, _mapping(info)
+            return observation, *_on_host(reward, terminated, truncated, _mapping(info))
         if len(parts) == 4:
             observation, reward, done, info = parts
-            return observation, reward, done, False, _mapping(info)
+            return observation, *_on_host(reward, done, False, _mapping(info))
         got = f"a {type(result).__name__} of {len(parts)}"  # pyright: ignore[reportUnknownArgumentType]
     else:
         got = type(result).__name__
@@ -165,6 +174,32 @@ def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
         f"env.step must return a 4- or 5-tuple (observation, reward, terminated, truncated, info), "
         f"got {got}"
     )
+
+
+def _on_host(
+    reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
+) -> tuple[Any, Any, Any, Mapping[str, Any]]:
+    """Return what a step says beside its observation; tensors come to host memory all at once."""
+    parts = (reward, terminated, truncated, info)
+    if type(reward) in ON_HOST:
+        return parts
+    framework = framework_of(reward)
+    return parts if framework is None else brought(parts, framework)
+
+
+ON_HOST: Final = frozenset({float, int, bool, np.ndarray, np.float64, np.float32})
+"""Types of rewards that need no looking at."""
+
+
+def brought(tree: Any, framework: Framework) -> Any:
+    """Return ``tree`` with the framework's arrays in host memory, in one transfer for all of them.
+
+    Where one of them cannot come there, ``tree`` itself: what reads it says which one it is.
+    """
+    try:
+        return tree_to_host(tree, framework)
+    except (ValueError, RecursionError):
+        return tree
 
 
 def _mapping(info: Any) -> Mapping[str, Any]:
@@ -179,10 +214,14 @@ def as_reward(reward: Any) -> float:
     """Return a number, or an array or tensor of one, as a float."""
     if isinstance(reward, (float, int, np.floating, np.integer)):
         return float(cast("Any", reward))
-    array = to_host(reward)
+    try:
+        array = to_host(reward)
+    except ValueError as exc:
+        raise ValueError(f"reward: expected a number, got {describe_tree(reward)}: {exc}") from None
     if array.dtype.kind not in "biuf" or array.size != 1:
         raise TypeError(
-            f"env.step must return one number as reward, got {type(reward).__name__} {reward!r}"
+            f"env.step must return one number as reward, got {type(reward).__name__} {reward!r:.80}"
+            "; an env of several lanes says so with num_envs and single_observation_space"
         )
     return float(array.item())
 
@@ -222,6 +261,15 @@ def invalid_action(exc: ValueError) -> EnvFault:
 _FLAGS = ((False,), (True,))
 
 
+Bind = Callable[[Any], Any]
+"""Gives an env the face of a NumPy one."""
+
+
+def as_it_is(env: Any) -> Any:
+    """Return ``env``: it speaks NumPy already."""
+    return env
+
+
 class ScalarHost:
     """One env."""
 
@@ -230,8 +278,8 @@ class ScalarHost:
     partial_step = False
     rolls = False
 
-    def __init__(self, env: Any, report: Report) -> None:
-        self.env = checked_env(env)
+    def __init__(self, env: Any, report: Report, bind: Bind = as_it_is) -> None:
+        self.env = bind(checked_env(env))
         self.contract = EnvContract(
             id=read_id(env),
             observation_space=read_space(env, "observation_space"),
@@ -267,6 +315,9 @@ class ScalarHost:
     def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
         return info
 
+    def look(self, part: SpacePart | None) -> None:
+        self._observation = self._observation.of_part(part)
+
     def render(self, lane: int) -> Any:
         return self.env.render() if callable(getattr(self.env, "render", None)) else None
 
@@ -281,7 +332,7 @@ class LanesHost:
     partial_step = True
     rolls = False
 
-    def __init__(self, envs: Sequence[Any], report: Report) -> None:
+    def __init__(self, envs: Sequence[Any], report: Report, bind: Bind = as_it_is) -> None:
         if not envs:
             raise ValueError("expected at least one env to serve as a lane, got an empty list")
         for lane, env in enumerate(envs):
@@ -291,9 +342,9 @@ class LanesHost:
                     f"env {lane} is a vector env ({type(env).__name__}); lanes are single envs. "
                     "Serve the vector env itself, not a list of them"
                 )
-        self.envs = list(envs)
+        self.envs = [bind(env) for env in envs]
         self.lanes = len(self.envs)
-        first = self.envs[0]
+        first = envs[0]
         self.contract = EnvContract(
             id=read_id(first),
             observation_space=read_space(first, "observation_space"),
@@ -303,7 +354,7 @@ class LanesHost:
             autoreset_mode=AutoresetMode.DISABLED,
             metadata=read_metadata(first),
         )
-        for lane, env in enumerate(self.envs[1:], 1):
+        for lane, env in enumerate(envs[1:], 1):
             for name in ("observation_space", "action_space"):
                 space, expected = read_space(env, name), getattr(self.contract, name)
                 if space != expected:
@@ -355,6 +406,9 @@ class LanesHost:
 
     def final_info(self, info: Mapping[str, Any], lane: int) -> Mapping[str, Any]:
         return lane_info(info, lane, self.lanes)
+
+    def look(self, part: SpacePart | None) -> None:
+        self._observation = self._observation.of_part(part)
 
     def render(self, lane: int) -> Any:
         env = self.envs[lane]

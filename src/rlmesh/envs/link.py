@@ -15,10 +15,12 @@ from rlmesh.envs.png import decode_png
 from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
 from rlmesh.transport.dial import dial
-from rlmesh.values import Codec, Framework, Policy, compile_codec
+from rlmesh.values import Codec, Framework, ObservationView, Policy, compile_codec, part_of
 from rlmesh.wire import messages
 from rlmesh.wire.contract import EnvContract, contract_from_message
+from rlmesh.wire.editions import EDITION
 from rlmesh.wire.handshake import (
+    OBSERVATION_VIEW,
     PARTIAL_RESET,
     SUBSET_STEP,
     check_answer,
@@ -28,6 +30,7 @@ from rlmesh.wire.handshake import (
 from rlmesh.wire.ids import uuid7
 from rlmesh.wire.meta import ARRAY_CAPABILITY, decode_map, encode_map
 from rlmesh.wire.status import env_error_to_exception
+from rlmesh.wire.views import fill_view
 
 __all__ = ["EnvLink", "LinkOptions", "ScalarLink", "as_seed", "step_header"]
 
@@ -36,9 +39,10 @@ _CLOSE_SECONDS = 5.0
 
 
 class LinkOptions:
-    """How to reach a server: framework of the values, timeouts, token, message limit."""
+    """How to reach a server: framework of the values, timeouts, token, message limit; and the
+    workflow edition to ask it for."""
 
-    __slots__ = ("connect_timeout", "framework", "limit", "request_timeout", "token")
+    __slots__ = ("connect_timeout", "edition", "framework", "limit", "request_timeout", "token")
 
     def __init__(
         self,
@@ -47,12 +51,14 @@ class LinkOptions:
         request_timeout: float | None,
         token: str,
         limit: int,
+        edition: str = EDITION,
     ) -> None:
         self.framework = framework
         self.connect_timeout = connect_timeout
         self.request_timeout = request_timeout
         self.token = token
         self.limit = limit
+        self.edition = edition
 
 
 class EnvLink:
@@ -66,6 +72,7 @@ class EnvLink:
         self.env_id = uuid7()
         self._address = address
         self.options = options
+        self._view: ObservationView | None = None
         self._open()
         self._action, self._observation = self._codecs()
 
@@ -73,7 +80,7 @@ class EnvLink:
         self._channel, answer = self._dial()
         try:
             response = self._parse(messages.env.HandshakeResponse, answer)
-            self.edition = check_answer("env", response, self.address)
+            self.edition = check_answer("env", response, self.address, wants=self.options.edition)
             self.capabilities = enabled(response.base.capabilities)
             self.contract: EnvContract = _read_contract(response, self.address)
         except BaseException:
@@ -83,7 +90,7 @@ class EnvLink:
         self.steps_lanes = SUBSET_STEP in self.capabilities
         self.resets_lanes = self.steps_lanes or PARTIAL_RESET in self.capabilities
         self.env_ns = 0
-        self._joined = False
+        self._joined = self._configured = False
 
     def reopen(self) -> None:
         """Connect anew after the connection was lost, to the same env as before.
@@ -108,7 +115,9 @@ class EnvLink:
 
     def _dial(self) -> tuple[Any, bytes]:
         options = self.options
-        hello = client_hello("env", capabilities=[ARRAY_CAPABILITY]).SerializeToString()
+        hello = client_hello(
+            "env", capabilities=[ARRAY_CAPABILITY], wants=options.edition
+        ).SerializeToString()
         return dial(
             self._address,
             "env",
@@ -137,8 +146,8 @@ class EnvLink:
 
     def send(self, header: bytes, leaves: Sequence[Any] = ()) -> None:
         """Send a serialised JoinRequest and its leaves."""
-        if not self._joined:
-            self._join()
+        if not self._configured:
+            self.join()
         self._channel.send(header, leaves)
 
     def recv(self) -> tuple[Any, list[memoryview]]:
@@ -163,18 +172,46 @@ class EnvLink:
             self._channel.close(f"the session ended with an error of the env ({exc})")
         return exc
 
-    def join(self) -> None:
-        """Take the env now, rather than with the first request."""
-        if not self._joined:
-            self._join()
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the server can be asked for a part of observations."""
+        return OBSERVATION_VIEW in self.capabilities
 
-    def _join(self) -> None:
-        """Ask for the env: the first message says which edition was chosen."""
+    def look(self, view: ObservationView | None) -> None:
+        """Ask for ``view`` of observations, from the next request on; None: for all of them."""
+        if view != self._view:
+            self._see(view)
+            self._configured = False
+
+    def _see(self, view: ObservationView | None) -> None:
+        self._view = view
+        part = None if view is None else part_of(view.leaves, view.images)
+        self._observation = self._observation.of_part(part)
+
+    def join(self) -> dict[int, str]:
+        """Take the env, and say what is wanted of it, now rather than with the next request.
+
+        Returns:
+            Why which leaves come unprocessed, though the view has them processed.
+        """
+        if self._configured:
+            return {}
         request = messages.env.JoinRequest()
         request.configure.selected_workflow_edition = self.edition
+        view = self._view
+        if view is not None:
+            if not self.shows_parts:
+                raise ProtocolException(
+                    f"env server at {self.address} sends whole observations only; it did not before"
+                )
+            fill_view(request.configure.view, view)
         self._channel.send(request.SerializeToString(), ())
-        self.recv()
-        self._joined = True
+        response, _ = self.recv()
+        self._joined = self._configured = True
+        refused = {image.leaf: image.reason for image in response.configure.refused}
+        if refused and view is not None:
+            self._see(view.without(refused))
+        return refused
 
     def render(self, lane: int) -> np.ndarray[Any, Any] | None:
         """Return the lane's rendered frame, uint8 HWC, or None."""
@@ -285,8 +322,8 @@ class ScalarLink(EnvLink):
                 f"step() after the episode ended (env at {self.address}): call reset() first"
             )
         leaves = self._action.encode(action)
-        if not self._joined:
-            self._join()
+        if not self._configured:
+            self.join()
         self._channel.send(self._header, leaves)
 
     def recv_step(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:

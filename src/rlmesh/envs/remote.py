@@ -16,6 +16,7 @@ from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 from rlmesh.transport.options import check_seconds
 from rlmesh.values import NATIVE, Framework
 from rlmesh.wire.contract import EnvContract
+from rlmesh.wire.editions import wanted_edition
 
 __all__ = ["CONNECT_TIMEOUT_SECONDS", "REQUEST_TIMEOUT_SECONDS", "RemoteEnv", "RemoteVectorEnv"]
 
@@ -33,13 +34,16 @@ _ARGUMENTS = """
             come.
         token: the server's bearer token, if it asks for one.
         max_message_bytes: largest single message. Default 256 MiB.
+        workflow_edition: the edition to ask for. Default: what ``RLMESH_WORKFLOW_EDITION`` or the
+            project's ``pyproject.toml`` declares, else the newest.
 
     Raises:
+        ImportError: the class's framework is not installed, or too old.
         ConnectionError: nobody listens there, the host is unreachable, or the server refused.
         TimeoutError: no answer in time.
         ProtocolException: the endpoint is of another protocol generation, or no rlmesh endpoint.
-        ValueError: the endpoint serves another number of envs than this class drives; or a bad
-            address.
+        ValueError: the endpoint serves another number of envs than this class drives; a bad
+            address; or an edition that this build cannot run.
 """
 
 
@@ -59,7 +63,9 @@ class _RemoteBase:
         request_timeout_seconds: float | None = REQUEST_TIMEOUT_SECONDS,
         token: str | None = None,
         max_message_bytes: int = DEFAULT_MESSAGE_LIMIT,
+        workflow_edition: str | None = None,
     ) -> None:
+        self._framework.ensure_available()
         where = make_address(
             address, host=host, port=port, path=path, transport=transport, bind=False
         )
@@ -71,6 +77,7 @@ class _RemoteBase:
             request_timeout_seconds,
             token or "",
             max_message_bytes,
+            wanted_edition(keyword=workflow_edition),
         )
         self._link: Any = self._link_class(where, options)
         self._finalizer = weakref.finalize(self, _hang_up, self._link)

@@ -8,8 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from rlmesh.envs.hosts import (
+    Bind,
     HostStep,
     Leaves,
+    as_it_is,
     build_codecs,
     checked_env,
     expand_seeds,
@@ -25,7 +27,8 @@ from rlmesh.envs.hosts import (
     split_step,
 )
 from rlmesh.spaces import Dict, Space, Tuple
-from rlmesh.values import Report
+from rlmesh.values import Report, SpacePart
+from rlmesh.values.frameworks import to_host
 from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.status import EnvErrorCode, EnvFault
 
@@ -84,18 +87,23 @@ def _takes_reset_mask(env: Any, mode: AutoresetMode) -> bool:
     return mode is AutoresetMode.DISABLED
 
 
+_WHOLE_OBSERVATIONS = ("final_obs", "_final_obs", "final_observation", "_final_observation")
+"""Info entries of SAME_STEP envs that would carry every leaf past a client that asked for some."""
+
+
 class VectorHost:
     """A vector env: all lanes step together."""
 
     partial_step = False
 
-    def __init__(self, env: Any, report: Report) -> None:
-        self.env = checked_env(env, "vector env")
+    def __init__(self, env: Any, report: Report, bind: Bind = as_it_is) -> None:
+        self.env = bind(checked_env(env, "vector env"))
         self.lanes = _read_lanes(env)
         mode = read_autoreset_mode(env)
         self.rolls = mode is AutoresetMode.NEXT_STEP
         self.partial_reset = _takes_reset_mask(env, mode)
         self._mode = mode
+        self._kind = type(env).__name__
         metadata = read_metadata(env)
         metadata["autoreset_mode"] = mode.value
         self.contract = EnvContract(
@@ -110,6 +118,7 @@ class VectorHost:
         self._action, self._observation = build_codecs(self.contract, report)
         self._takes_tuple = _batched_as_tuple(env)
         self._frames: dict[int, Any] = {}
+        self._in_part = False
 
     def reset(
         self, lanes: Sequence[int] | None, seeds: Sequence[int], options: Mapping[str, Any] | None
@@ -124,7 +133,7 @@ class VectorHost:
             if not self.partial_reset:
                 raise EnvFault(
                     EnvErrorCode.UNSUPPORTED,
-                    f"{type(self.env).__name__} cannot reset some of its lanes; reset all of them, "
+                    f"{self._kind} cannot reset some of its lanes; reset all of them, "
                     "serve a list of single envs, or use gymnasium >= 1.1",
                 )
             mask = np.zeros(self.lanes, np.bool_)
@@ -149,9 +158,11 @@ class VectorHost:
             actions = tuple(actions)
         self._frames.clear()
         observation, rewards, terminated, truncated, info = split_step(self.env.step(actions))
+        if self._in_part and self._mode is AutoresetMode.SAME_STEP:
+            info = {key: value for key, value in info.items() if key not in _WHOLE_OBSERVATIONS}
         return (
             self._observation.encode_batch(observation, self.lanes),
-            np.asarray(rewards, np.float64).reshape(self.lanes).tolist(),
+            np.asarray(to_host(rewards), np.float64).reshape(self.lanes).tolist(),
             _flags(terminated, self.lanes),
             _flags(truncated, self.lanes),
             info,
@@ -165,6 +176,10 @@ class VectorHost:
             entry: Any = final[lane]  # gymnasium 0.29: an array of dicts
             return cast("Mapping[str, Any]", entry) if isinstance(entry, Mapping) else {}
         return lane_info(info, lane, self.lanes)
+
+    def look(self, part: SpacePart | None) -> None:
+        self._observation = self._observation.of_part(part)
+        self._in_part = part is not None
 
     def render(self, lane: int) -> Any:
         if self.contract.render_mode is None:
@@ -201,7 +216,7 @@ def _read_lanes(env: Any) -> int:
 
 
 def _flags(values: Any, lanes: int) -> list[bool]:
-    return np.broadcast_to(np.asarray(values, np.bool_), (lanes,)).tolist()
+    return np.broadcast_to(np.asarray(to_host(values), np.bool_), (lanes,)).tolist()
 
 
 def _batched_as_tuple(env: Any) -> bool:
@@ -219,8 +234,8 @@ class SqueezedVectorEnv:
     not of the one that the env began by itself.
     """
 
-    def __init__(self, env: Any) -> None:
-        self.env = env
+    def __init__(self, env: Any, bind: Bind = as_it_is) -> None:
+        self.env = bind(env)
         self.observation_space = read_space(env, "single_observation_space")
         self.action_space = read_space(env, "single_action_space")
         self.render_mode = getattr(env, "render_mode", None)

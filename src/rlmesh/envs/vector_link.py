@@ -11,6 +11,7 @@ from rlmesh.envs.infos import gather_published
 from rlmesh.envs.link import EnvLink, LinkOptions, as_seed, step_header
 from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
+from rlmesh.values.frameworks import to_host
 from rlmesh.wire.contract import AutoresetMode
 from rlmesh.wire.handshake import PARTIAL_RESET
 from rlmesh.wire.ids import uuid7
@@ -55,7 +56,7 @@ class VectorLink(EnvLink):
         return self.recv_reset()
 
     def _marked(self, mask: Any) -> list[int]:
-        marks = np.asarray(mask)
+        marks = to_host(mask)
         if marks.dtype != np.bool_ or marks.shape != (self.lanes,):
             raise ValueError(
                 f"reset_mask: expected bool[{self.lanes}], one flag per lane, got "
@@ -188,6 +189,10 @@ class VectorLink(EnvLink):
         np.logical_or(terminated, truncated, out=self._ended)
         self._remember(leaves)
         observations = self._observation.decode_batch(leaves, self.lanes)
+        framework = self.options.framework
+        if framework.fuses:  # a Tensor of rewards could not be added up
+            own = framework.from_host
+            return observations, own(rewards), own(terminated), own(truncated), info
         return observations, rewards, terminated, truncated, info
 
     def recv_step_rows(

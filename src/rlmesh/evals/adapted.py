@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlmesh.adapters import Adapter
+from rlmesh.adapters.pushdown import pushable, pushed_down
 from rlmesh.evals.endpoints import Endpoint
 from rlmesh.evals.lanes import Lane
-from rlmesh.evals.policy import CornersPolicy
+from rlmesh.evals.policy import CornersPolicy, PushableImages
 from rlmesh.models import Corners
 from rlmesh.models.adapting import adapter_for, check_history
+from rlmesh.values import ProcessedImage, leaves_under
 
 __all__ = ["AdaptedPolicy", "check_history", "resolve_adapters"]
 
@@ -51,9 +53,28 @@ class AdaptedPolicy(CornersPolicy):
         instruction: str | None,
     ) -> None:
         super().__init__(corners, horizon)
-        self._adapters: Mapping[Any, Adapter] = adapters
+        self._adapters: dict[Any, Adapter] = dict(adapters)
+        self._whole = adapters
         self._instruction = instruction
         self.remembers = any(adapter.history_keys() for adapter in adapters.values())
+        found = [advisory for adapter in adapters.values() for advisory in adapter.advisories()]
+        self.advisories = tuple(dict.fromkeys(found))
+
+    def reads(self, endpoint: Endpoint) -> Sequence[int] | None:
+        adapter = self._whole[endpoint]
+        if adapter.reads_all:
+            return None
+        return leaves_under(endpoint.contract.observation_space, adapter.read_paths())
+
+    def pushable(self, endpoint: Endpoint) -> PushableImages:
+        return pushable(self._whole[endpoint].plan, endpoint.contract.observation_space), ()
+
+    def process(self, endpoint: Endpoint, images: Sequence[ProcessedImage]) -> None:
+        adapter = self._whole[endpoint]
+        if images:
+            space = endpoint.contract.observation_space
+            adapter = Adapter(pushed_down(adapter.plan, space, images))
+        self._adapters[endpoint] = adapter
 
     def seen(self, lane: Lane) -> Any:
         return self._adapters[lane.group].transform_obs(

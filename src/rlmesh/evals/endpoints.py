@@ -14,7 +14,10 @@ import numpy as np
 
 from rlmesh.envs.handler import Conformance
 from rlmesh.envs.hosts import (
+    ON_HOST,
+    Bind,
     Host,
+    as_it_is,
     as_reward,
     lane_info,
     reset_arguments,
@@ -25,6 +28,7 @@ from rlmesh.envs.hosts import ScalarHost as _ScalarHost
 from rlmesh.envs.link import EnvLink, ScalarLink
 from rlmesh.envs.vector_host import VectorHost
 from rlmesh.envs.vector_link import VectorLink
+from rlmesh.errors import ProtocolException
 from rlmesh.values import Codec, Policy, compile_codec
 from rlmesh.values.tree import tree_map
 from rlmesh.wire.contract import AutoresetMode, EnvContract
@@ -149,8 +153,8 @@ class LocalScalar(_Local):
     resets_lanes = True
     steps_lanes = False
 
-    def __init__(self, env: Any) -> None:
-        self.env = env
+    def __init__(self, env: Any, bind: Bind = as_it_is) -> None:
+        self.env = bind(env)
         self.name = type(env).__name__
         self.keep = _copied
         self.contract = _ScalarHost(env, Conformance().report).contract
@@ -194,10 +198,10 @@ class LocalScalar(_Local):
             observation, reward, terminated, truncated, info = result
         except (TypeError, ValueError):
             result = observation, reward, terminated, truncated, info = split_step(result)
+        if type(info) is not dict or type(reward) not in ON_HOST:
+            observation, reward, terminated, truncated, info = split_step(result)
         if type(reward) is not float:
             reward = as_reward(reward)
-        if type(info) is not dict:
-            *_, info = split_step(result)
         return self._observe(observation), reward, bool(terminated), bool(truncated), info  # pyright: ignore[reportUnknownVariableType]
 
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:
@@ -213,10 +217,10 @@ class LocalVector(_Local):
 
     steps_lanes = False
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, bind: Bind = as_it_is) -> None:
         self.env = env
         self.name = type(env).__name__
-        self._host: Host = VectorHost(env, Conformance().report)
+        self._host: Host = VectorHost(env, Conformance().report, bind)
         self.contract = self._host.contract
         self.lanes = self._host.lanes
         self.resets_lanes = self._host.partial_reset
@@ -289,7 +293,10 @@ class _Remote(Generic[_LinkT]):
 
     def reopen(self) -> None:
         self.link.reopen()
-        self.link.join()
+        for leaf, reason in self.link.join().items():
+            raise ProtocolException(
+                f"env server at {self.name} does not process leaf {leaf} any more: {reason}"
+            )
 
     def hang_up(self) -> None:
         self.link.hang_up()

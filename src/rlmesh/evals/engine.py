@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlmesh.errors import add_note
 from rlmesh.evals.endpoints import Endpoint
@@ -21,9 +21,13 @@ from rlmesh.evals.results import EpisodeFailure, EpisodeResult, RunResult
 from rlmesh.evals.schedule import Assignment, Schedule, episode_seeds
 from rlmesh.evals.targets import check_vector_limits
 from rlmesh.evals.telemetry import Telemetry
+from rlmesh.evals.viewing import Viewing
 from rlmesh.models.batching import BatchClock
 
-__all__ = ["Request", "check_request", "execute", "partial_result"]
+if TYPE_CHECKING:
+    from rlmesh.adapters.advisory import Advisory
+
+__all__ = ["Request", "check_request", "check_trial", "execute", "partial_result"]
 
 _PARTIAL = "__rlmesh_partial_result__"
 
@@ -41,6 +45,8 @@ class Request:
     batch_wait_s: float | None
     progress: bool | None
     journal: str | None
+    pushdown: bool
+    trial_index_base: int
 
 
 def check_request(
@@ -57,6 +63,8 @@ def check_request(
     batch_wait_ms: float | None = None,
     progress: bool | None = None,
     journal: str | os.PathLike[str] | None = None,
+    pushdown: bool = False,
+    trial_index_base: int = 0,
 ) -> Request:
     """Return the arguments as a Request; an impossible one is refused before anything connects.
 
@@ -75,12 +83,15 @@ def check_request(
     _seconds("batch_wait_ms", batch_wait_ms, above_zero=False)
     _whole("prefetch_lead", prefetch_lead, 0)
     _whole("retries", retries, 0)
+    _whole("trial_index_base", trial_index_base, 0)
     if max_batch is not None:
         _whole("max_batch", max_batch, 1)
     if progress is not None and not isinstance(progress, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"progress must be True, False or None, got {progress!r}")
     if journal is not None and not isinstance(journal, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"journal must be a path, got {journal!r}")
+    if not isinstance(pushdown, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"pushdown must be True or False, got {pushdown!r}")
     return Request(
         seeds=tuple(episode_seeds(seeds, max_episodes)),
         hooks=as_hooks(hooks),
@@ -91,7 +102,14 @@ def check_request(
         batch_wait_s=None if batch_wait_ms is None else batch_wait_ms / 1000,
         progress=progress,
         journal=None if journal is None else os.fspath(journal),
+        pushdown=pushdown,
+        trial_index_base=trial_index_base,
     )
+
+
+def check_trial(trial_index: Any) -> None:
+    """Raise TypeError or ValueError unless this can be a trial's index."""
+    _whole("trial_index", trial_index, 0)
 
 
 def _whole(name: str, value: Any, least: int) -> None:
@@ -114,7 +132,10 @@ def _seconds(name: str, value: Any, *, above_zero: bool) -> None:
 class _Record:
     """What a run has to show so far: in memory, in the journal, and on the progress display."""
 
-    def __init__(self, request: Request, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, request: Request, config: Mapping[str, Any], advisories: Sequence[Advisory]
+    ) -> None:
+        self._advisories = tuple(advisories)
         self.journal: Journal | None = None
         self.finished: dict[int, EpisodeResult] = {}
         self.failures: list[EpisodeFailure] = []
@@ -138,7 +159,7 @@ class _Record:
 
     def result(self, telemetry: Telemetry) -> RunResult:
         ordered = tuple(self.finished[index] for index in sorted(self.finished))
-        return RunResult(ordered, tuple(self.failures), telemetry.summary())
+        return RunResult(ordered, tuple(self.failures), telemetry.summary(), self._advisories)
 
     def close(self) -> None:
         """Put everything on disk and the display away. Idempotent."""
@@ -157,7 +178,7 @@ def execute(
     *,
     config: Mapping[str, Any],
     read: Callable[[Any, Any, object], object],
-    options: Callable[[Assignment], Mapping[str, Any] | None],
+    options: Callable[[Endpoint, Assignment], Mapping[str, Any] | None],
     kept: Collection[Endpoint] = (),
 ) -> RunResult:
     """Run the episodes of ``request``.
@@ -165,19 +186,19 @@ def execute(
     Args:
         config: what else a journal must agree on.
         read: reads an observation of an endpoint by role.
-        options: reset options of an episode.
+        options: reset options of an episode, at its endpoint.
         kept: the endpoints that are used again even if the run fails.
 
     Raises:
         Exception: what went wrong; :func:`partial_result` gives the finished episodes.
     """
     check_vector_limits(endpoints, seeded=any(seed is not None for seed in request.seeds))
-    record = _Record(request, config)
+    record = _Record(request, config, policy.advisories)
     lanes = sum(endpoint.lanes for endpoint in endpoints)
     loop = Loop(
         endpoints,
         policy,
-        Schedule(request.seeds, record.finished, record.failures),
+        Schedule(request.seeds, record.finished, record.failures, request.trial_index_base),
         limits=request.limits,
         hooks=request.hooks,
         clock=BatchClock(lanes, request.max_batch, request.batch_wait_s),
@@ -188,8 +209,10 @@ def execute(
         read=read,
         options=options,
     )
+    viewing = Viewing(endpoints, policy, request.hooks, pushdown=request.pushdown)
     try:
         request.hooks.on_run_start(context)
+        viewing.open()
         loop.run()
     except BaseException as exc:
         partial = _mark(exc, record.result(loop.telemetry))
@@ -204,6 +227,8 @@ def execute(
         if isinstance(exc, KeyboardInterrupt):
             print(f"rlmesh: interrupted; so far {partial!r}", file=sys.stderr)
         raise
+    finally:
+        viewing.close(kept)
     record.close()
     result = record.result(loop.telemetry)
     try:
@@ -252,5 +277,6 @@ def _config(request: Request, config: Mapping[str, Any]) -> dict[str, Any]:
         "max_episode_steps": limits.steps,
         "max_episode_seconds": limits.seconds,
         "prefetch_lead": request.prefetch_lead,
+        "trial_index_base": request.trial_index_base,
         **config,
     }

@@ -209,16 +209,23 @@ class Group:
         endpoint = self.endpoint
         assigned = [self._beginning[slot][0] for slot in reset.begins]
         seeds = [a.seed for a in assigned if a.seed is not None]
-        options = self._loop.options(assigned[0]) if assigned else None
+        options = self._loop.options(endpoint, assigned[0]) if assigned else None
         if options is not None and len(reset.slots) > 1:
-            alone = [_Reset([slot], [slot] if slot in reset.begins else []) for slot in reset.slots]
-            self._resets[:0] = alone
+            self._resets[:0] = self._apart(reset)
             self._go_on()
             return
         self._reset = reset
         everything = len(reset.slots) == endpoint.lanes
         slots = None if everything else reset.slots
         self._send("reset", endpoint.send_reset, slots, seeds, options)
+
+    def _apart(self, reset: _Reset) -> list[_Reset]:
+        """Return the same reset slot by slot, since its lanes begin with unlike options."""
+        if self._begun or self.endpoint.steps_lanes:
+            return [_Reset([slot], [slot] if slot in reset.begins else []) for slot in reset.slots]
+        # A vector env may be reset in part only after it was reset as a whole.
+        alone = [_Reset([slot], [slot]) for slot in reset.begins]
+        return [_Reset(range(self.endpoint.lanes), ()), *alone]
 
     def _send_step(self) -> None:
         endpoint = self.endpoint

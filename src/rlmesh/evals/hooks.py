@@ -92,7 +92,7 @@ class RunHooks:
         """After an episode's reset, before its first step."""
 
     def on_step(self, event: StepEvent) -> None:
-        """After every env step."""
+        """After every env step. Where it is overridden, observations travel whole."""
 
     def on_episode_end(self, result: EpisodeResult) -> None:
         """After an episode's last step; also when its journal line is on disk."""

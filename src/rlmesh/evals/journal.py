@@ -24,6 +24,8 @@ except ImportError:  # not on Windows
 __all__ = ["Journal"]
 
 _VERSION = 1
+_ABSENT = {"trial_index_base": 0}
+"""What a configuration means that does not name these."""
 _SYNC_SECONDS = 1.0
 
 
@@ -97,7 +99,8 @@ class Journal:
         for number, entry in enumerate(entries[1:], 2):
             try:
                 if "episode" in entry:
-                    episode = EpisodeResult(**entry["episode"])
+                    facts = entry["episode"]
+                    episode = EpisodeResult(**{"trial": facts["index"], **facts})
                     self.episodes[episode.index] = episode
                 else:
                     self.failures.append(EpisodeFailure(**entry["failure"]))
@@ -122,6 +125,7 @@ class Journal:
         )
 
     def _compare(self, held: dict[str, Any], config: dict[str, Any]) -> None:
+        held, config = {**_ABSENT, **held}, {**_ABSENT, **config}
         keys = sorted({*held, *config})
         changed = [key for key in keys if held.get(key) != config.get(key)]
         if changed:

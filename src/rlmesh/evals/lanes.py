@@ -128,6 +128,7 @@ class Lane:
             duration_s=time.perf_counter() - self.started,
             predict_ms=1000 * self.predict_s / steps if steps else None,
             step_ms=1000 * self.step_s / steps if steps else None,
+            trial=self.assignment.trial,
             attempts=self.assignment.attempt,
         )
 

@@ -56,7 +56,7 @@ class Loop:
         on_result: called with every finished episode, before the hooks.
         on_failure: called with every lost attempt.
         read: ``read(endpoint, observation, item)`` reads by role, for step events.
-        options: reset options for an episode.
+        options: reset options for an episode, at its endpoint.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Loop:
         on_result: Callable[[EpisodeResult], None],
         on_failure: Callable[[EpisodeFailure], None],
         read: Callable[[Any, Any, object], object],
-        options: Callable[[Assignment], Mapping[str, Any] | None],
+        options: Callable[[Endpoint, Assignment], Mapping[str, Any] | None],
     ) -> None:
         self.policy = policy
         self.schedule = schedule
@@ -176,7 +176,7 @@ class Loop:
     def _reset_alone(self, endpoint: LocalScalar | RemoteScalar, assignment: Assignment) -> Lane:
         started = time.perf_counter()
         seeds = () if assignment.seed is None else (assignment.seed,)
-        endpoint.send_reset(None, seeds, self.options(assignment))
+        endpoint.send_reset(None, seeds, self.options(endpoint, assignment))
         (observation,), _ = endpoint.recv_reset()
         self.telemetry.reset_s.append(time.perf_counter() - started)
         lane = self._alone = self.make_lane(assignment, observation, started, endpoint)

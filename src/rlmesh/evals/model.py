@@ -41,6 +41,9 @@ class Model(_Model):
         retries: int = 0,
         max_batch: int | None = None,
         batch_wait_ms: float | None = None,
+        pushdown: bool = False,
+        trial_index_base: int = 0,
+        workflow_edition: str | None = None,
     ) -> RunResult:
         """Evaluate this model on ``env``; see :func:`rlmesh.run`."""
         return _run(
@@ -62,6 +65,9 @@ class Model(_Model):
             retries=retries,
             max_batch=max_batch,
             batch_wait_ms=batch_wait_ms,
+            pushdown=pushdown,
+            trial_index_base=trial_index_base,
+            workflow_edition=workflow_edition,
         )
 
     def session(
@@ -72,6 +78,7 @@ class Model(_Model):
         close_env: bool = False,
         trust_entrypoints: bool | None = None,
         execution_horizon: int = 1,
+        workflow_edition: str | None = None,
     ) -> Session:
         """Return a session of this model on ``env``; see :func:`rlmesh.session`."""
         return _session(
@@ -81,6 +88,7 @@ class Model(_Model):
             close_env=close_env,
             trust_entrypoints=trust_entrypoints,
             execution_horizon=execution_horizon,
+            workflow_edition=workflow_edition,
         )
 
     def serve(self, address: str | None = None, *, options: ServeOptions | None = None) -> None:
@@ -113,6 +121,7 @@ class RemoteModel(_RemoteModel):
         close_env: bool = False,
         trust_entrypoints: bool | None = None,
         execution_horizon: int = 1,
+        workflow_edition: str | None = None,
     ) -> Session:
         """Return a session of the served model on ``env``; see :func:`rlmesh.session`.
 
@@ -127,4 +136,5 @@ class RemoteModel(_RemoteModel):
             close_env=close_env,
             trust_entrypoints=trust_entrypoints,
             execution_horizon=execution_horizon,
+            workflow_edition=workflow_edition,
         )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rlmesh.errors import add_note
 from rlmesh.evals.lanes import Lane
 from rlmesh.models.context import EpisodeContexts
 from rlmesh.models.corners import Corners
 from rlmesh.spaces import Space
+from rlmesh.values import ProcessedImage
 from rlmesh.values.tree import describe_tree
+
+if TYPE_CHECKING:
+    from rlmesh.adapters.advisory import Advisory
+    from rlmesh.evals.endpoints import Endpoint
 
 __all__ = [
     "RANDOM_SAMPLE",
     "Copy",
     "CornersPolicy",
     "Policy",
+    "PushableImages",
     "RandomPolicy",
     "RandomSample",
     "fitted",
@@ -37,6 +43,10 @@ class RandomSample:
 RANDOM_SAMPLE: Final = RandomSample()
 """Pass as the model for a baseline that ignores observations: it samples the env's action space. A
 seeded episode samples the same actions wherever its env lives."""
+
+
+PushableImages = tuple[Sequence[ProcessedImage], Sequence[str]]
+"""Images that may be processed elsewhere, and why some may not that otherwise could."""
 
 
 class Copy(Protocol):
@@ -85,6 +95,23 @@ class Policy(Protocol):
         """Where it is served; none for a model in this process, which answers while it is asked."""
         ...
 
+    @property
+    def advisories(self) -> Sequence[Advisory]:
+        """What resolving its adapters found."""
+        ...
+
+    def reads(self, endpoint: Endpoint) -> Sequence[int] | None:
+        """Return which leaves of an endpoint's observations it looks at; None: all of them."""
+        ...
+
+    def pushable(self, endpoint: Endpoint) -> PushableImages:
+        """Return what the endpoint may do to its images in its place, and why not more."""
+        ...
+
+    def process(self, endpoint: Endpoint, images: Sequence[ProcessedImage]) -> None:
+        """Take these images of an endpoint as processed from now on, and all others raw."""
+        ...
+
     def replay(self, lane: Lane) -> None:
         """Note a step whose action comes from the lane's queue."""
         ...
@@ -122,7 +149,19 @@ class Policy(Protocol):
         ...
 
 
-class CornersPolicy:
+class _TakesRaw:
+    """What policies share that do nothing to images before they look at them."""
+
+    advisories: Sequence[Advisory] = ()
+
+    def pushable(self, endpoint: Endpoint) -> PushableImages:
+        return (), ()
+
+    def process(self, endpoint: Endpoint, images: Sequence[ProcessedImage]) -> None:
+        return None
+
+
+class CornersPolicy(_TakesRaw):
     """A model's resolved corners, on raw observations."""
 
     adapts = False
@@ -134,6 +173,9 @@ class CornersPolicy:
         self._corners = corners
         self._predict = corners.predict
         self._contexts = EpisodeContexts() if corners.takes_context else None
+
+    def reads(self, endpoint: Endpoint) -> Sequence[int] | None:
+        return None
 
     def seen(self, lane: Lane) -> Any:
         """Return what the model is given of the lane's observation."""
@@ -185,7 +227,7 @@ class CornersPolicy:
         return None
 
 
-class RandomPolicy:
+class RandomPolicy(_TakesRaw):
     """RANDOM_SAMPLE bound to an action space: every episode has a stream of its own."""
 
     horizon = 1
@@ -196,6 +238,9 @@ class RandomPolicy:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._streams: dict[str, Space] = {}
+
+    def reads(self, endpoint: Endpoint) -> Sequence[int] | None:
+        return ()
 
     def replay(self, lane: Lane) -> None:
         return None

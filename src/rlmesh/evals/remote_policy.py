@@ -14,8 +14,10 @@ import numpy as np
 
 from rlmesh.evals.endpoints import Endpoint
 from rlmesh.evals.lanes import Lane
+from rlmesh.evals.policy import PushableImages
 from rlmesh.models.link import ModelLink, RemoteSlot, Row
 from rlmesh.models.remote import RemoteModel
+from rlmesh.values import ProcessedImage
 from rlmesh.values.tree import tree_map
 
 __all__ = ["RemotePolicy", "remote_handles"]
@@ -105,6 +107,7 @@ class RemotePolicy:
     """A served model. Its actions are the env's already, and its chunks are replayed here."""
 
     adapts = False
+    advisories = ()  # those of its adapters stay on the server
 
     def __init__(
         self, handles: Sequence[RemoteModel], endpoints: Sequence[Endpoint], horizon: int
@@ -122,6 +125,25 @@ class RemotePolicy:
             raise
         slots = [slot for copy in self.copies for slot in copy.slots.values()]
         self.remembers = any(slot.remembers for slot in slots)
+
+    def reads(self, endpoint: Endpoint) -> Sequence[int] | None:
+        read: set[int] = set()
+        for copy in self.copies:
+            leaves = copy.slots[endpoint].leaves
+            if leaves is None:
+                return None
+            read.update(leaves)
+        return sorted(read)
+
+    def pushable(self, endpoint: Endpoint) -> PushableImages:
+        first, *others = [copy.link.offer(copy.slots[endpoint]) for copy in self.copies]
+        shared = [image for image in first if all(image in offer for offer in others)]
+        unlike = [image.leaf for image in first if image not in shared]
+        return shared, [f"replicas of the model process leaf {leaf} unlike" for leaf in unlike]
+
+    def process(self, endpoint: Endpoint, images: Sequence[ProcessedImage]) -> None:
+        for copy in self.copies:
+            copy.link.process(copy.slots[endpoint], images)
 
     def replay(self, lane: Lane) -> None:
         if self.remembers:

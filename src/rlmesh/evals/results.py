@@ -6,12 +6,15 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlmesh.evals.statistics import wilson_interval
 from rlmesh.evals.telemetry import TelemetryRow, format_telemetry
+
+if TYPE_CHECKING:
+    from rlmesh.adapters.advisory import Advisory
 
 __all__ = ["SUCCESS_KEYS", "EpisodeFailure", "EpisodeResult", "RunResult", "read_success"]
 
@@ -46,6 +49,8 @@ class EpisodeResult:
         duration_s: wall time from reset to the last step, in seconds.
         predict_ms: mean wall time of a prediction per step, in milliseconds; None without steps.
         step_ms: mean wall time of an env step round trip, in milliseconds; None without steps.
+        trial: ``trial_index_base`` plus ``index``; the ``trial_index`` its reset was given, where
+            the env takes one.
         success_once: whether any step's info reported success; None where none reported.
         attempts: how many tries the episode took; more than 1 only with ``retries``.
     """
@@ -60,6 +65,7 @@ class EpisodeResult:
     duration_s: float = 0.0
     predict_ms: float | None = None
     step_ms: float | None = None
+    trial: int = 0
     success_once: bool | None = None
     attempts: int = 1
 
@@ -91,11 +97,14 @@ class RunResult:
         episodes: one result an episode.
         errors: attempts that were lost and run again, in the order they were lost.
         telemetry: what the run's clock measured; see :meth:`format_telemetry`.
+        advisories: what resolving the model's adapters found (``rlmesh.adapters.Advisory``), each
+            once; those of a served model stay on its server.
     """
 
     episodes: tuple[EpisodeResult, ...]
     errors: tuple[EpisodeFailure, ...] = ()
     telemetry: tuple[TelemetryRow, ...] = ()
+    advisories: tuple[Advisory, ...] = ()
     _warned: list[bool] = field(default_factory=list[bool], init=False, compare=False)
 
     @property
@@ -150,6 +159,7 @@ class RunResult:
             "success_interval": None if interval is None else list(interval),
             "episodes": [asdict(episode) for episode in self.episodes],
             "errors": [asdict(error) for error in self.errors],
+            "advisories": [asdict(advisory) for advisory in self.advisories],
         }
 
     def to_json(self, *, indent: int | None = None) -> str:

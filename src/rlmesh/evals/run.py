@@ -34,6 +34,9 @@ def run(
     retries: int = 0,
     max_batch: int | None = None,
     batch_wait_ms: float | None = None,
+    pushdown: bool = False,
+    trial_index_base: int = 0,
+    workflow_edition: str | None = None,
 ) -> RunResult:
     """Evaluate ``model`` on ``env``.
 
@@ -43,8 +46,9 @@ def run(
         model: a :class:`~rlmesh.Model`, anything one can be made of (a predict callable, a policy
             object or class), or :data:`RANDOM_SAMPLE`.
         env: a local env with the gymnasium surface, single or vector; a ``RemoteEnv`` or
-            ``RemoteVectorEnv``; an address; or a list of these, driven together. What is passed
-            stays open; an address is dialled for the run.
+            ``RemoteVectorEnv``; an address; an :class:`~rlmesh.EnvFactory`; or a list of these,
+            driven together. What is passed stays open; an address is dialled for the run, and a
+            factory makes an env with its defaults, closed with the factory when the run is over.
         seeds: one episode each, reset with that seed (int64).
         max_episodes: run exactly that many. Overrides the number of seeds: episodes past the last
             seed are unseeded. Without either, one episode is run.
@@ -66,6 +70,14 @@ def run(
         retries: how often an episode is run again when its endpoint is lost. Default 0: raise.
         max_batch: most lanes in one prediction. Default: all.
         batch_wait_ms: longest wait for more lanes before a prediction. Default: found by the run.
+        pushdown: let the servers of remote envs take the first image steps of the model's adapter,
+            so that a camera crosses at the size the model reads. The same numbers; a warning where
+            that cannot be promised and the camera crosses whole.
+        trial_index_base: the trial of the first episode, 0 or more; each episode walks the next. An
+            env that declares the reset option ``trial_index`` (``EnvFactory.reset_options``) is
+            given it at every reset.
+        workflow_edition: the edition to ask servers for. Default: what ``RLMESH_WORKFLOW_EDITION``,
+            the model's class or the project's ``pyproject.toml`` declares, else the newest.
 
     Returns:
         The episodes in order of their seeds, with success rate and its interval.
@@ -97,6 +109,8 @@ def run(
         batch_wait_ms=batch_wait_ms,
         progress=progress,
         journal=journal,
+        pushdown=pushdown,
+        trial_index_base=trial_index_base,
     )
     driven = Session(
         model,
@@ -105,6 +119,7 @@ def run(
         close_env=close_env,
         trust_entrypoints=trust_entrypoints,
         execution_horizon=execution_horizon,
+        workflow_edition=workflow_edition,
     )
     try:
         result = driven.execute(request, last=True)
@@ -123,6 +138,7 @@ def session(
     close_env: bool = False,
     trust_entrypoints: bool | None = None,
     execution_horizon: int = 1,
+    workflow_edition: str | None = None,
 ) -> Session:
     """Return a :class:`Session`: ``model`` on ``env``, driven by hand.
 
@@ -135,4 +151,5 @@ def session(
         close_env=close_env,
         trust_entrypoints=trust_entrypoints,
         execution_horizon=execution_horizon,
+        workflow_edition=workflow_edition,
     )

@@ -20,11 +20,13 @@ class Assignment:
         index: 0-based place of the episode in the run.
         seed: the seed for its reset, or None.
         attempt: 1 for the first try.
+        trial: which of the env's initial conditions it begins with, where the env has such.
     """
 
     index: int
     seed: int | None
     attempt: int = 1
+    trial: int = 0
 
 
 class Schedule:
@@ -37,6 +39,7 @@ class Schedule:
         seeds: the seed of every episode.
         done: indices that a journal already holds.
         lost: attempts that it holds.
+        first_trial: the trial of episode 0; each episode walks the next.
     """
 
     def __init__(
@@ -44,10 +47,11 @@ class Schedule:
         seeds: Sequence[int | None],
         done: Collection[int] = (),
         lost: Iterable[EpisodeFailure] = (),
+        first_trial: int = 0,
     ) -> None:
         attempts = Counter(failure.index for failure in lost)
         self._queue = deque(
-            Assignment(index, seed, 1 + attempts[index])
+            Assignment(index, seed, 1 + attempts[index], first_trial + index)
             for index, seed in enumerate(seeds)
             if index not in done
         )

@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from rlmesh.envs.link import as_seed
+from rlmesh.envs.trials import TRIAL_INDEX, takes_trials
 from rlmesh.errors import add_note
 from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
-from rlmesh.evals.engine import Request, check_request, execute
+from rlmesh.evals.engine import Request, check_request, check_trial, execute
 from rlmesh.evals.hooks import RunHooks
 from rlmesh.evals.lanes import Lane, Limits
 from rlmesh.evals.policy import (
@@ -27,9 +28,10 @@ from rlmesh.evals.policy import (
 from rlmesh.evals.remote_policy import RemotePolicy, remote_handles
 from rlmesh.evals.results import RunResult
 from rlmesh.evals.schedule import Assignment
-from rlmesh.evals.targets import Targets, list_targets
+from rlmesh.evals.targets import Targets, list_targets, trial_options
 from rlmesh.models import Corners, as_model, check_horizon, model_corners
 from rlmesh.wire.contract import EnvContract
+from rlmesh.wire.editions import wanted_edition
 from rlmesh.wire.ids import uuid7
 
 if TYPE_CHECKING:
@@ -66,8 +68,11 @@ class Session:
         close_env: bool = False,
         trust_entrypoints: bool | None = None,
         execution_horizon: int = 1,
+        workflow_edition: str | None = None,
     ) -> None:
         self._horizon = check_horizon(execution_horizon)
+        authored = getattr(model, "workflow_edition", None)
+        self._edition = wanted_edition(keyword=workflow_edition, attribute=authored)
         self._wanted = list_targets(env)
         self._instruction = instruction
         self._close_env = close_env
@@ -104,7 +109,7 @@ class Session:
         self._check_open()
         if self._targets is None or self._policy is None:
             if self._targets is None:
-                self._targets = Targets(self._wanted)
+                self._targets = Targets(self._wanted, self._edition)
             self._policy = self._make_policy(self._targets)
         return self._targets, self._policy
 
@@ -178,11 +183,15 @@ class Session:
 
         Args:
             seed: passed to the env's reset, and to the model as context; int64.
-            trial_index: passed as a reset option to an env that declares it.
+            trial_index: which of its initial conditions the env begins with, 0 or more; passed as
+                a reset option to an env that declares it (``EnvFactory.reset_options``). To any
+                other it is not, with a warning.
 
         Returns:
             (observation, info)
         """
+        if trial_index is not None:
+            check_trial(trial_index)
         endpoint, policy = self._single()
         seeds = () if seed is None else (as_seed(seed),)
         self._end_episode(policy)
@@ -196,12 +205,11 @@ class Session:
     def _options(self, trial_index: int | None) -> Mapping[str, Any] | None:
         if trial_index is None:
             return None
-        declared: Any = (self.contract.metadata or {}).get("rlmesh.env.v1.reset_options", ())
-        if "trial_index" in declared:
-            return {"trial_index": trial_index}
+        if takes_trials(self.contract.metadata):
+            return {TRIAL_INDEX: trial_index}
         warnings.warn(
             f"trial_index={trial_index} was given, but the env declares no such reset option; it "
-            "is not sent",
+            "is not sent. List it in the factory's reset_options",
             stacklevel=3,
         )
         return None
@@ -277,6 +285,8 @@ class Session:
         retries: int = 0,
         max_batch: int | None = None,
         batch_wait_ms: float | None = None,
+        pushdown: bool = False,
+        trial_index_base: int = 0,
     ) -> RunResult:
         """Run episodes and keep the session open; arguments as for ``rlmesh.run``."""
         request = check_request(
@@ -292,11 +302,18 @@ class Session:
             batch_wait_ms=batch_wait_ms,
             progress=progress,
             journal=journal,
+            pushdown=pushdown,
+            trial_index_base=trial_index_base,
         )
         return self.execute(request)
 
-    def execute(self, request: Request, *, last: bool = False) -> RunResult:
-        """Run a checked request; nothing is used after the ``last``."""
+    def execute(
+        self, request: Request, *, last: bool = False, config: Mapping[str, Any] | None = None
+    ) -> RunResult:
+        """Run a checked request; nothing is used after the ``last``.
+
+        ``config`` is what else a journal must agree on: JSON data.
+        """
         self._check_open()
         if not request.seeds:
             request.hooks.on_run_start(self)
@@ -322,9 +339,10 @@ class Session:
                 "action_space": repr(contract.action_space),
                 "execution_horizon": self._horizon,
                 "instruction": self._instruction,
+                **(config or {}),
             },
             read=self._read,
-            options=lambda assignment: None,
+            options=trial_options(targets.endpoints, request.trial_index_base),
             kept=targets.borrowed if last else targets.endpoints,
         )
 

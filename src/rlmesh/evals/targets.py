@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from rlmesh.envs.factory import is_factory, made_framework
+from rlmesh.envs.framework_env import env_binder
 from rlmesh.envs.hosts import checked_env, is_vector_env
 from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink
 from rlmesh.envs.remote import (
@@ -15,6 +19,8 @@ from rlmesh.envs.remote import (
     RemoteEnv,
     RemoteVectorEnv,
 )
+from rlmesh.envs.supply import EnvSupply
+from rlmesh.envs.trials import TRIAL_INDEX, takes_trials
 from rlmesh.envs.vector_host import SqueezedVectorEnv
 from rlmesh.envs.vector_link import VectorLink
 from rlmesh.evals.endpoints import (
@@ -24,34 +30,39 @@ from rlmesh.evals.endpoints import (
     RemoteScalar,
     RemoteVector,
 )
+from rlmesh.evals.schedule import Assignment
 from rlmesh.transport.address import parse_address
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 from rlmesh.values import NUMPY
 from rlmesh.wire.contract import AutoresetMode
+from rlmesh.wire.editions import EDITION
 
-__all__ = ["Targets", "check_vector_limits", "list_targets"]
+__all__ = ["Targets", "check_vector_limits", "list_targets", "trial_options"]
 
 _ACCEPTED = (
     "an env with the gymnasium surface (single or vector), a RemoteEnv or RemoteVectorEnv, an "
-    "address such as '127.0.0.1:5555', or a list of these"
+    "EnvFactory, an address such as '127.0.0.1:5555', or a list of these"
 )
 
 
 class Targets:
-    """The endpoints of an evaluation; what was dialled here is hung up by :meth:`release`.
+    """The endpoints of an evaluation; what was dialled or made here goes with :meth:`release`.
 
     Args:
         targets: envs and addresses, as :func:`list_targets` returns them.
+        edition: the workflow edition to ask servers for.
 
     Raises:
         ConnectionError, TimeoutError: an address does not answer.
         ValueError: the endpoints differ in their spaces.
     """
 
-    def __init__(self, targets: Sequence[Any]) -> None:
+    def __init__(self, targets: Sequence[Any], edition: str = EDITION) -> None:
+        self._edition = edition
         self.endpoints: list[Endpoint] = []
         self._targets = targets
         self._dialled: list[EnvLink] = []
+        self._supplies: dict[int, EnvSupply] = {}  # by the factory's id
         try:
             for target in self._targets:
                 self.endpoints.append(self._open(target))
@@ -67,17 +78,27 @@ class Targets:
 
     def _open(self, target: Any) -> Endpoint:
         if isinstance(target, str):
-            link = _dial(target)
+            link = _dial(target, self._edition)
             self._dialled.append(link)
             return _remote(link)
         handle = _handle_of(target)
         if handle is not None:
             return _remote(handle.link)
+        if is_factory(target):
+            return self._open(self._make(target))
+        bind = env_binder(made_framework(target))
         if is_vector_env(target):
             if int(target.num_envs) > 1:
-                return LocalVector(target)
-            return LocalScalar(SqueezedVectorEnv(checked_env(target)))
-        return LocalScalar(target)
+                return LocalVector(target, bind)
+            return LocalScalar(SqueezedVectorEnv(checked_env(target), bind))
+        return LocalScalar(target, bind)
+
+    def _make(self, factory: Any) -> Any:
+        """Return a new env of a factory, made with its defaults."""
+        supply = self._supplies.get(id(factory))
+        if supply is None:
+            supply = self._supplies[id(factory)] = EnvSupply(factory)
+        return supply.make()
 
     def _check_spaces(self) -> None:
         first = self.endpoints[0]
@@ -91,9 +112,12 @@ class Targets:
                     )
 
     def release(self) -> None:
-        """Leave the servers that were dialled here. Idempotent."""
-        for link in self._dialled:
-            link.close()
+        """Leave the servers that were dialled here, and close what was made here. Idempotent."""
+        with contextlib.ExitStack() as stack:
+            for supply in reversed(list(self._supplies.values())):
+                stack.callback(supply.close)
+            for link in reversed(self._dialled):
+                stack.callback(link.close)
 
     def hang_up(self) -> None:
         """The same, without waiting for an answer: the run was interrupted."""
@@ -104,6 +128,8 @@ class Targets:
         """Close what the run was pointed at, all of it: local envs, and servers that allow it."""
         with contextlib.ExitStack() as stack:
             for target, endpoint in zip(self._targets, self.endpoints, strict=True):
+                if is_factory(target):
+                    continue  # what it made is closed with it
                 if isinstance(endpoint, (RemoteScalar, RemoteVector)):
                     stack.callback(endpoint.link.shutdown, "the evaluation is over")
                 else:
@@ -151,7 +177,7 @@ def list_targets(env: Any) -> list[Any]:
         raise ValueError(f"env is an empty list; expected {_ACCEPTED}")
     for target in targets:
         _check_target(target)
-    envs = [id(target) for target in targets if not isinstance(target, str)]
+    envs = [id(t) for t in targets if not isinstance(t, str) and not is_factory(t)]
     if len(set(envs)) < len(envs):
         raise ValueError("env lists the same env twice; every lane needs an env of its own")
     return [_address_of(target) for target in targets]
@@ -164,6 +190,10 @@ def _check_target(target: Any) -> None:
         parse_address(target)
         return
     if isinstance(target, (RemoteEnv, RemoteVectorEnv)):
+        return
+    if is_factory(target):
+        if inspect.isabstract(target):
+            raise TypeError(f"{target.__name__} is abstract: override its make()")
         return
     try:
         if isinstance(target, type):
@@ -183,10 +213,10 @@ def _address_of(target: Any) -> Any:
     return target
 
 
-def _dial(address: str) -> EnvLink:
+def _dial(address: str, edition: str) -> EnvLink:
     where = parse_address(address)
     options = LinkOptions(
-        NUMPY, CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, "", DEFAULT_MESSAGE_LIMIT
+        NUMPY, CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, "", DEFAULT_MESSAGE_LIMIT, edition
     )
     link = _PlainScalarLink(where, options)
     if link.contract.num_envs == 1:
@@ -209,6 +239,8 @@ def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool) -> None:
         if endpoint.resets_lanes or endpoint.lanes == 1:
             continue
         what = "seeds" if seeded else ""
+        if not what and takes_trials(endpoint.contract.metadata):
+            what = f"trials (its reset option {TRIAL_INDEX!r})"
         if not what and endpoint.contract.autoreset_mode is AutoresetMode.DISABLED:
             what = "more episodes than lanes"
         if what:
@@ -217,3 +249,26 @@ def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool) -> None:
                 f"on, which {what} need; serve a list of single envs, or use gymnasium >= 1.1 (its "
                 "AsyncVectorEnv with shared_memory=True)"
             )
+
+
+def trial_options(
+    endpoints: Sequence[Endpoint], base: int
+) -> Callable[[Endpoint, Assignment], Mapping[str, Any] | None]:
+    """Return what gives an episode's reset options at its endpoint: its trial, where it takes one.
+
+    A ``base`` that an endpoint has no use for is warned of.
+    """
+    takes = {endpoint for endpoint in endpoints if takes_trials(endpoint.contract.metadata)}
+    deaf = [endpoint.name for endpoint in endpoints if endpoint not in takes]
+    if base and deaf:
+        warnings.warn(
+            f"trial_index_base={base} was given, but {', '.join(sorted(set(deaf)))} declares no "
+            f"reset option {TRIAL_INDEX!r}: its episodes are recorded under their trials, and "
+            "begin as they would without. List it in the factory's reset_options",
+            stacklevel=4,
+        )
+
+    def options(endpoint: Endpoint, assignment: Assignment) -> Mapping[str, Any] | None:
+        return {TRIAL_INDEX: assignment.trial} if endpoint in takes else None
+
+    return options

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlmesh.adapters import Adapter, AdapterResolutionError, resolve_from_contract
+from rlmesh.adapters.pushdown import Unlike, frame_processor, pushed_down
 from rlmesh.adapters.resolution import published_tags
 from rlmesh.adapters.specs import ModelSpec
 from rlmesh.models.model import NO_ADAPTER
+from rlmesh.values import ProcessedImage, leaf_spaces
 from rlmesh.wire.contract import EnvContract
 
-__all__ = ["adapter_for", "check_history"]
+__all__ = ["adapter_for", "check_history", "processed_before"]
 
 _HISTORY_LIMIT = 2 * 1024**3
 _HISTORY_VARIABLE = "RLMESH_FRAME_HISTORY_LIMIT_BYTES"
@@ -46,6 +48,29 @@ def adapter_for(
             f"{type(spec).__name__}"
         )
     return resolve_from_contract(contract, spec, trust_entrypoints=trust_entrypoints)
+
+
+def processed_before(
+    adapter: Adapter | None, contract: EnvContract, images: Sequence[ProcessedImage]
+) -> Adapter:
+    """Return the adapter for observations in which these images come processed already.
+
+    Raises:
+        ValueError: it would not process them so, or would get other pixels.
+    """
+    if adapter is None:
+        raise ValueError("images come processed, but the model takes raw observations")
+    space = contract.observation_space
+    spaces = [leaf for _, leaf in leaf_spaces(space)]
+    plan = pushed_down(adapter.plan, space, images)
+    for image in images:
+        try:
+            frame_processor(image, spaces[image.leaf])
+        except Unlike as exc:
+            raise ValueError(
+                f"leaf {image.leaf} comes processed as by another model server than this: {exc}"
+            ) from None
+    return Adapter(plan)
 
 
 def check_history(adapters: Iterable[Adapter], lanes: int) -> None:

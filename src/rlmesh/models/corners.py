@@ -32,7 +32,6 @@ from rlmesh.values.frameworks import NUMPY, Framework
 from rlmesh.values.tree import (
     describe_tree,
     tree_adopter,
-    tree_map,
     tree_stack,
     tree_to_host,
     tree_unstack,
@@ -105,6 +104,7 @@ class Corners:
     close: Callable[[], None]
     _calls: Mapping[str, Call]
     _place: Callable[[Any], Any]
+    _device: Callable[[], Any]
     _length: ChunkLength
 
     @property
@@ -162,9 +162,9 @@ class Corners:
         """
         if horizon == 1:
             return [self.predict(observation, context)]
-        given = self._place(observation)
+        given, name = self._place(observation), self.widest(1, horizon)
         chunk = self._calls["predict_chunk"](given, horizon, context)
-        return self._split(self.widest(1, horizon), given, tree_to_host(chunk), horizon)
+        return self._split(name, given, _hosted(name, given, chunk, self.framework), horizon)
 
     def predict_rows(
         self,
@@ -245,10 +245,12 @@ class Corners:
     ) -> list[list[Any]]:
         count = len(observations)
         if self.framework.fuses:
-            given = self._place(tree_stack(observations, self.framework, lanes=lanes))
+            device = self._device()
+            given = tree_stack(observations, self.framework, device=device, lanes=lanes)
         else:
             given = [self._place(observation) for observation in observations]
-        returned = tree_to_host(self._calls[name](given, horizon, contexts))
+        returned = self._calls[name](given, horizon, contexts)
+        returned = _hosted(name, given, returned, self.framework)
         rows = _unstack(name, given, returned, count, NUMPY)
         if name == "predict_batch":
             return [[row] for row in rows]
@@ -294,21 +296,23 @@ def resolve_corners(
         close: the end-of-run edge.
     """
     length = ChunkLength(native_chunk)
-    place = _placer(framework, device)
+    where = device if framework.has_device else _nowhere
+    place = _placer(framework, where)
     calls = {corner.name: _guard(corner) for corner in written}
     answers = check_derivable([corner.name for corner in written], framework)
     if "predict_chunk" not in calls and "predict_chunk_batch" in calls:
-        calls["predict_chunk"] = _de_batch("predict_chunk_batch", calls, framework)
+        calls["predict_chunk"] = _de_batch("predict_chunk_batch", calls, framework, where)
     source = answers["predict"]
     if source == "predict_batch":
-        calls["predict"] = _de_batch(source, calls, framework)
+        calls["predict"] = _de_batch(source, calls, framework, where)
     elif source is not None and source != "predict":
         calls["predict"] = _de_chunk(source, calls["predict_chunk"], length)
     single = next((corner for corner in written if corner.name == "predict"), None)
     if single is not None and single.signature.plain and not framework.has_device:
         predict = _compile_plain(single, framework, place)
     else:
-        predict = _compile_predict(calls["predict"], place)
+        assert source is not None
+        predict = _compile_predict(source, calls["predict"], framework, place)
     return Corners(
         framework=framework,
         defined=tuple(corner.name for corner in written),
@@ -321,6 +325,7 @@ def resolve_corners(
         close=close,
         _calls=calls,
         _place=place,
+        _device=where,
         _length=length,
     )
 
@@ -343,16 +348,23 @@ def _compile_plain(
             return action
         if action is None:
             raise _nothing(corner.name, observation)
-        return tree_to_host(action)
+        return _hosted(corner.name, observation, action, framework)
 
     return predict
 
 
-def _compile_predict(call: Call, place: Callable[[Any], Any]) -> Callable[..., Any]:
+def _compile_predict(
+    name: str, call: Call, framework: Framework, place: Callable[[Any], Any]
+) -> Callable[..., Any]:
     def predict(observation: Any, context: Any = None) -> Any:
-        return tree_to_host(call(place(observation), 1, context))
+        given = place(observation)
+        return _hosted(name, given, call(given, 1, context), framework)
 
     return predict
+
+
+def _nowhere() -> None:
+    return None
 
 
 def _placer(framework: Framework, device: Callable[[], Any]) -> Callable[[Any], Any]:
@@ -360,17 +372,7 @@ def _placer(framework: Framework, device: Callable[[], Any]) -> Callable[[Any], 
     adopt = tree_adopter(framework)
     if not framework.has_device:
         return adopt
-
-    def place(tree: Any) -> Any:
-        tree, where = adopt(tree), device()
-        if where is None:
-            return tree
-        return tree_map(
-            lambda leaf: framework.to_device(leaf, where) if framework.is_array(leaf) else leaf,
-            tree,
-        )
-
-    return place
+    return lambda tree: adopt(tree, device())
 
 
 def _guard(corner: Corner) -> Call:
@@ -390,11 +392,15 @@ def _guard(corner: Corner) -> Call:
     return guarded
 
 
-def _de_batch(name: str, calls: Mapping[str, Call], framework: Framework) -> Call:
+def _de_batch(
+    name: str, calls: Mapping[str, Call], framework: Framework, device: Callable[[], Any]
+) -> Call:
     call, fuses = calls[name], framework.fuses
 
     def alone(observation: Any, horizon: int, context: Any) -> Any:
-        batch = tree_stack([observation], framework) if fuses else [observation]
+        batch = [observation]
+        if fuses:
+            batch = tree_stack(batch, framework, device=device())
         returned = call(batch, horizon, None if context is None else [context])
         return _unstack(name, batch, returned, 1, framework)[0]
 
@@ -411,6 +417,14 @@ def _de_chunk(name: str, call: Call, length: ChunkLength) -> Call:
         return first_action(chunk)
 
     return first
+
+
+def _hosted(name: str, given: Any, returned: Any, framework: Framework) -> Any:
+    """Return what a corner returned in host memory; ValueError says what cannot come there."""
+    try:
+        return tree_to_host(returned, framework)
+    except ValueError as exc:
+        raise _faulty(name, str(exc), given, returned) from None
 
 
 def _unstack(name: str, given: Any, returned: Any, count: int, framework: Framework) -> list[Any]:

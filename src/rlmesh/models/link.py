@@ -14,17 +14,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rlmesh.envs.link import LinkOptions
-from rlmesh.errors import ProtocolException
-from rlmesh.models.projection import project
+from rlmesh.errors import ModelException, ProtocolException
 from rlmesh.transport.address import Address
 from rlmesh.transport.dial import dial
 from rlmesh.transport.service import Channel
-from rlmesh.values import Codec, Policy, compile_codec
+from rlmesh.values import (
+    Codec,
+    Policy,
+    ProcessedImage,
+    compile_codec,
+    leaf_spaces,
+    part_of,
+)
 from rlmesh.wire import messages
 from rlmesh.wire.contract import EnvContract, contract_to_message
 from rlmesh.wire.handshake import ADAPTER_PLAN, check_answer, client_hello, enabled
 from rlmesh.wire.ids import uuid7
 from rlmesh.wire.status import model_error_to_exception
+from rlmesh.wire.views import fill_images, read_images
 
 __all__ = ["ModelLink", "RemoteSlot", "Row"]
 
@@ -45,9 +52,19 @@ class RemoteSlot:
         self.horizon = horizon
         self.remembers = False
         self.history = 0
-        self.projected = False
-        self._whole = _observations(contract.observation_space)
-        self.observation: Codec = self._whole
+        self.leaves: tuple[int, ...] | None = None
+        """Which leaves of the observation the server reads; None: all of them."""
+        self.images: tuple[ProcessedImage, ...] = ()
+        """What of the observation comes processed already."""
+        self.stale = False
+        self.observation: Codec = compile_codec(
+            # What an endpoint hands out conforms already.
+            contract.observation_space,
+            "observation",
+            policy=Policy.OFF,
+            lenient=True,
+            encode_checked=False,
+        )
         self.action: Codec = compile_codec(contract.action_space, "action", policy=Policy.OFF)
         self.ended: list[str] = []
         self.cached: tuple[Any, bytes] | None = None
@@ -55,17 +72,14 @@ class RemoteSlot:
     def adopt(self, plan: Any) -> None:
         """Follow the server's AdapterPlan; an empty one asks for everything."""
         self.cached = None
+        self.stale = False
         self.remembers, self.history = plan.remembers, plan.history
-        part = project(self.contract.observation_space, list(plan.leaves))
-        self.projected = plan.projects and part is not None
-        self.observation = _observations(part) if self.projected else self._whole
-
-
-def _observations(space: Any) -> Codec:
-    # What an endpoint hands out conforms already.
-    return compile_codec(
-        space, "observation", policy=Policy.OFF, lenient=True, encode_checked=False
-    )
+        self.leaves = tuple(plan.leaves) if plan.projects else None
+        leaves = self.leaves
+        if leaves is None:
+            leaves = range(sum(1 for _ in leaf_spaces(self.contract.observation_space)))
+        whole = self.leaves is None and not self.images
+        self.observation = self.observation.of_part(None if whole else part_of(leaves, self.images))
 
 
 class Row(NamedTuple):
@@ -96,7 +110,9 @@ class ModelLink:
 
     def _open(self) -> None:
         options = self.options
-        hello = client_hello("model", capabilities=[ADAPTER_PLAN]).SerializeToString()
+        hello = client_hello(
+            "model", capabilities=[ADAPTER_PLAN], wants=options.edition
+        ).SerializeToString()
         channel, answer = dial(
             self._address,
             "model",
@@ -110,7 +126,7 @@ class ModelLink:
         self._finalizer = weakref.finalize(self, channel.close)  # if a session is just dropped
         try:
             response = self._parse(messages.model.HandshakeResponse, answer)
-            self.edition = check_answer("model", response, self.address)
+            self.edition = check_answer("model", response, self.address, wants=options.edition)
             self._plans = ADAPTER_PLAN in enabled(response.base.capabilities)
         except BaseException:
             channel.close()
@@ -147,7 +163,17 @@ class ModelLink:
         self._slots.append(slot)
         return slot
 
-    def _resolve(self, slot: RemoteSlot) -> None:
+    def offer(self, slot: RemoteSlot) -> tuple[ProcessedImage, ...]:
+        """Return what of an env's observation may be processed before the server is sent it."""
+        return read_images(self._resolve(slot, wants_images=True).images)
+
+    def process(self, slot: RemoteSlot, images: Sequence[ProcessedImage]) -> None:
+        """Send these images of an env processed, from the next prediction on, all others raw."""
+        if slot.images != tuple(images):
+            slot.images, slot.stale = tuple(images), True
+
+    def _resolve(self, slot: RemoteSlot, *, wants_images: bool = False) -> Any:
+        self._settle()
         request = messages.model.JoinRequest()
         body = request.resolve_adapter
         self._address_to(request, body.context, slot, "resolve")
@@ -156,9 +182,12 @@ class ModelLink:
         body.selected_workflow_edition = self.edition
         body.execution_horizon = slot.horizon
         body.wants_plan = self._plans
+        body.wants_images = wants_images and self._plans
+        fill_images(body.processed, slot.images)
         self._send(request.SerializeToString(), (), "resolve_adapter", request.request_id)
         response, _ = self._recv()
         slot.adopt(response.resolve_adapter.plan)
+        return response.resolve_adapter.plan
 
     def _address_to(self, request: Any, context: Any, slot: RemoteSlot, what: str) -> None:
         context.session_id = self._session_id
@@ -172,11 +201,16 @@ class ModelLink:
 
     def send_predict(self, rows: Sequence[Row]) -> None:
         """Start a prediction for ``rows``; :meth:`advance` or :meth:`finish` bring its plans."""
+        if self._flying:
+            self._settle()
         if self._ended:
             self._flush_ended()
         members: dict[RemoteSlot, list[int]] = {}
         for index, row in enumerate(rows):
             members.setdefault(row.slot, []).append(index)
+        for slot in members:
+            if slot.stale:
+                self._resolve(slot)
         self._order = list(members.items())
         self._flying = rows
         leaves: list[Any] = []
@@ -191,6 +225,13 @@ class ModelLink:
                 leaves += _encode(slot, part)
             header = request.SerializeToString()
         self._send(header, leaves, "predict", self._last_id)
+
+    def _settle(self) -> None:
+        """Take in what a run that failed left to come: nobody waits for it any more."""
+        while self._unread:
+            with contextlib.suppress(ModelException):
+                self._recv()
+        self._flying = ()
 
     def _header(self, slot: RemoteSlot, rows: Sequence[Row]) -> bytes:
         key = [(row.episode, row.seed, bool(row.passed)) for row in rows]
@@ -207,7 +248,7 @@ class ModelLink:
     def _fill(self, request: Any, predict: Any, slot: RemoteSlot, rows: Sequence[Row]) -> None:
         self._address_to(request, predict.context, slot, "predict")
         predict.observation.SetInParent()
-        predict.projected = slot.projected
+        predict.projected = slot.leaves is not None
         passed = any(row.passed for row in rows)
         for row in rows:
             for gone in [True] * len(row.passed) + [False]:
@@ -254,18 +295,14 @@ class ModelLink:
         plans: list[list[Any]] = [[] for _ in self._flying]
         at = 0
         for result, (slot, indices) in zip(results, self._order, strict=True):
-            frames = len(result.actions)
-            end = at + frames * slot.action.leaves
-            if not frames or end > len(leaves):
-                raise self._broken(f"{frames} actions came, in {len(leaves) - at} leaves")
             try:
-                found = _decode(slot, leaves[at:end], frames, len(indices))
+                found = _decode(slot, leaves[at:], result, len(indices))
             except ValueError as exc:
                 raise self._broken(str(exc)) from None
-            lengths = result.lengths or [frames] * len(indices)
-            for index, plan, length in zip(indices, found, lengths, strict=True):
-                plans[index] = plan[: min(length, slot.horizon)]
-            at = end
+            for index, plan in zip(indices, found, strict=True):
+                plans[index] = plan
+            at += len(result.actions) * slot.action.leaves
+        self._flying = ()
         return plans
 
     def end(self, slot: RemoteSlot, episode: str) -> None:
@@ -366,14 +403,19 @@ def _encode(slot: RemoteSlot, rows: Sequence[Row]) -> list[Any]:
     return slot.observation.encode_rows(observations)
 
 
-def _decode(slot: RemoteSlot, leaves: list[memoryview], frames: int, rows: int) -> list[list[Any]]:
-    """Return each row's actions."""
-    share = slot.action.leaves
+def _decode(slot: RemoteSlot, leaves: list[memoryview], result: Any, rows: int) -> list[list[Any]]:
+    """Return each row's actions, which come first in ``leaves``; ValueError if they do not."""
+    share, frames = slot.action.leaves, len(result.actions)
+    if not frames or frames * share > len(leaves):
+        raise ValueError(f"{frames} actions came, in {len(leaves)} leaves")
     parts = [leaves[frame * share : (frame + 1) * share] for frame in range(frames)]
     if rows == 1:
-        return [[slot.action.decode(part) for part in parts]]
-    columns = [slot.action.decode_rows(part, rows) for part in parts]
-    return [[column[row] for column in columns] for row in range(rows)]
+        plans = [[slot.action.decode(part) for part in parts]]
+    else:
+        columns = [slot.action.decode_rows(part, rows) for part in parts]
+        plans = [[column[row] for column in columns] for row in range(rows)]
+    lengths = result.lengths or [frames] * rows
+    return [plan[: min(length, slot.horizon)] for plan, length in zip(plans, lengths, strict=True)]
 
 
 def _ignore(path: str, detail: str) -> None:

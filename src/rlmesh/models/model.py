@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from rlmesh.models.binding import bind_load
 from rlmesh.models.corners import CHUNKED, CORNERS, Corners, check_derivable, resolve_corners
 from rlmesh.models.signatures import (
     Corner,
@@ -18,6 +17,9 @@ from rlmesh.models.signatures import (
 from rlmesh.values import NATIVE, NUMPY, Framework
 
 __all__ = ["NO_ADAPTER", "Model", "as_model", "model_corners"]
+
+if TYPE_CHECKING:
+    from rlmesh.envs.params import ParamSpec
 
 _ModelT = TypeVar("_ModelT", bound="Model")
 
@@ -60,6 +62,7 @@ class Model:
     Raises:
         TypeError: no corner, an impossible source, or a corner with a parameter nobody fills.
         ValueError: ``device`` is set on a model whose framework has none, or ``native_chunk`` < 1.
+        ImportError: the framework's library is not installed, or too old.
 
     Example:
         >>> import numpy as np
@@ -79,8 +82,9 @@ class Model:
 
     spec: Any = None
     """A ``ModelSpec``, ``rlmesh.NO_ADAPTER`` or None."""
-    params: Any = None
-    """A ``ParamSpec`` describing what :meth:`load` takes, for those who present or sweep it."""
+    params: ParamSpec | None = None
+    """What :meth:`load` takes (``rlmesh.ParamSpec``), as :meth:`from_config` checks it. None: what
+    its signature takes."""
     workflow_edition: str | None = None
     device: Any = None
     """Where the framework's observation leaves are put before every predict; None leaves them. Set
@@ -99,6 +103,7 @@ class Model:
         on_close: Callable[[], Any] | None = None,
         trust_entrypoints: bool = False,
     ) -> None:
+        self._framework.ensure_available()
         _check_hook("on_episode_end", on_episode_end)
         _check_hook("on_close", on_close)
         self.trust_entrypoints = trust_entrypoints
@@ -151,7 +156,7 @@ class Model:
 
         Raises:
             TypeError: the class defines no corner, or takes a ``config`` but no ``load``.
-            UnknownParamError, MissingParamError: ``config`` does not fit ``load``'s signature.
+            ParamError: ``config`` does not fit :attr:`params` and the signature of ``load``.
         """
         if not _own_corners(cls):
             raise TypeError(
@@ -162,7 +167,9 @@ class Model:
                 f"{cls.__name__} does not override load(), so nothing takes {', '.join(config)}"
             )
         model = cls.__new__(cls)
-        binding = bind_load(model.load, config, cls.__name__)
+        from rlmesh.envs.binding import resolve
+
+        binding = resolve(cls.params, model.load, config, cls.__name__)
         model.__dict__["_load_later"] = True
         model.__init__()
         _check_initialised(model)
@@ -172,14 +179,15 @@ class Model:
 
     @classmethod
     def describe(cls) -> dict[str, Any]:
-        """Return what is known of the model without making one: plain data.
+        """Return the class's metadata envelope; the same as ``rlmesh.describe(MyModel)``.
 
-        ``corners`` lists the corners the class defines, ``signatures`` how each takes the horizon
-        and the context, ``sources`` which of them answers each of the four.
+        Nothing is made and nothing is loaded. ``corners`` lists the corners the class defines,
+        ``signatures`` how each takes the horizon and the context, ``sources`` which of them answers
+        each of the four.
         """
-        from rlmesh.models.description import describe_model
+        from rlmesh.describing import describe
 
-        return describe_model(cls)
+        return describe(cls, kind="model")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

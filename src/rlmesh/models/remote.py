@@ -12,6 +12,7 @@ from rlmesh.transport.address import make_address
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 from rlmesh.transport.options import check_seconds
 from rlmesh.values import NATIVE, NUMPY, Framework
+from rlmesh.wire.editions import wanted_edition
 
 __all__ = ["RemoteModel"]
 
@@ -57,13 +58,19 @@ class RemoteModel:
         token: str | None = None,
         max_message_bytes: int = DEFAULT_MESSAGE_LIMIT,
     ) -> None:
+        self._framework.ensure_available()
         self._where = make_address(
             address, host=host, port=port, path=path, transport=transport, bind=False
         )
         check_seconds("connect_timeout_seconds", connect_timeout_seconds)
         check_seconds("request_timeout_seconds", request_timeout_seconds)
         self._options = LinkOptions(
-            NUMPY, connect_timeout_seconds, request_timeout_seconds, token or "", max_message_bytes
+            NUMPY,
+            connect_timeout_seconds,
+            request_timeout_seconds,
+            token or "",
+            max_message_bytes,
+            wanted_edition(),
         )
 
     @property

@@ -11,20 +11,23 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from rlmesh.adapters.pushdown import pushable
 from rlmesh.errors import ProtocolException
-from rlmesh.models.adapting import adapter_for
+from rlmesh.models.adapting import adapter_for, processed_before
 from rlmesh.models.chunks import check_horizon
 from rlmesh.models.model import Model, model_corners
 from rlmesh.models.slots import Part, Slot
+from rlmesh.values import ProcessedImage
 from rlmesh.wire import messages
 from rlmesh.wire.contract import EnvContract, contract_from_message
-from rlmesh.wire.handshake import SUPPORTED_EDITIONS
+from rlmesh.wire.editions import SUPPORTED_EDITIONS
 from rlmesh.wire.status import (
     ModelErrorCode,
     ModelFault,
     describe_exception,
     exception_to_model_error,
 )
+from rlmesh.wire.views import fill_images, read_images
 
 __all__ = ["Client", "Job", "Reply", "ServedModel"]
 
@@ -181,6 +184,12 @@ class ServedModel:
                 name=f"env {contract.id!r}",
                 trust_entrypoints=self.model.trust_entrypoints,
             )
+            offered: Sequence[ProcessedImage] = ()
+            if request.wants_images and adapter is not None:
+                offered = pushable(adapter.plan, contract.observation_space)
+            images = read_images(request.processed)
+            if images:
+                adapter = processed_before(adapter, contract, images)
             horizon = self._horizon(request.execution_horizon)
         except (ProtocolException, ValueError, TypeError, ImportError) as exc:
             raise ModelFault(ModelErrorCode.INVALID_REQUEST, str(exc)) from exc
@@ -191,10 +200,12 @@ class ServedModel:
             horizon,
             request.env_spec.SerializeToString(deterministic=True),
             plans=request.wants_plan,
+            images=images,
         )
         response.SetInParent()
         if request.wants_plan:
             slot.describe_plan(response.plan)
+            fill_images(response.plan.images, offered)
         elif horizon > 1 and adapter is not None and adapter.history_windows():
             _log.warning(
                 "the client of env %r sends no observations between its predicts, so at "

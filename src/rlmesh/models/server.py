@@ -20,7 +20,6 @@ from rlmesh.values import NUMPY
 from rlmesh.wire import messages
 from rlmesh.wire.handshake import (
     ADAPTER_PLAN,
-    EDITION,
     OBSERVATION_HISTORY,
     answer_hello,
 )
@@ -108,6 +107,7 @@ class ModelCore(ServerCore):
         batch_wait_s: float | None,
     ) -> None:
         self._source = model
+        self.authored_edition = getattr(model, "workflow_edition", None)
         self._max_batch = max_batch
         self._pace = Pace(max_batch, batch_wait_s)
         self._served: ServedModel | None = None
@@ -236,7 +236,7 @@ class ModelCore(ServerCore):
             "model",
             message,
             capabilities=[ADAPTER_PLAN, OBSERVATION_HISTORY],
-            wants=self.served.model.workflow_edition or EDITION,
+            wants=self.wants,
             extra=self.facts,
         )
         return response.SerializeToString()

@@ -11,8 +11,15 @@ from rlmesh.adapters.adapter import payload_signature
 from rlmesh.models.adapting import check_history
 from rlmesh.models.context import EpisodeContexts
 from rlmesh.models.corners import Corners
-from rlmesh.models.projection import leaves_under, project
-from rlmesh.values import Codec, Policy, compile_codec
+from rlmesh.values import (
+    Codec,
+    Policy,
+    ProcessedImage,
+    compile_codec,
+    leaf_spaces,
+    leaves_under,
+    part_of,
+)
 from rlmesh.wire.contract import EnvContract
 from rlmesh.wire.status import ModelErrorCode, ModelFault
 
@@ -46,6 +53,7 @@ class Slot:
         horizon: how many actions of a chunk the client executes.
         key: equal for slots of equal env specs; rows of such may share a forward pass.
         plans: whether the client can use what :meth:`describe_plan` says.
+        images: what of the observation comes processed already; the adapter's plan leaves it be.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class Slot:
         key: bytes,
         *,
         plans: bool,
+        images: Sequence[ProcessedImage] = (),
     ) -> None:
         self.adapter = adapter
         self.horizon = horizon
@@ -67,15 +76,16 @@ class Slot:
         self._contexts = EpisodeContexts() if corners.takes_context else None
         self._live: dict[str, list[Any]] = {}  # the model's actions not yet known to be executed
         space = contract.observation_space
-        self._whole = compile_codec(space, "observation", policy=Policy.OFF)
+        count = sum(1 for _ in leaf_spaces(space))
+        codec = compile_codec(space, "observation", policy=Policy.OFF)
+        self._whole = codec.of_part(part_of(range(count), images)) if images else codec
         self._action = compile_codec(contract.action_space, "action", policy=Policy.OFF)
         self._leaves: list[int] = []
         self._part: Codec | None = None
         if plans and adapter is not None and not adapter.reads_all:
             self._leaves = leaves_under(space, adapter.read_paths())
-            part = project(space, self._leaves)
-            if part is not None:
-                self._part = compile_codec(part, "observation", policy=Policy.OFF)
+            if len(self._leaves) < count:
+                self._part = codec.of_part(part_of(self._leaves, images))
 
     @property
     def live(self) -> int:

@@ -15,29 +15,34 @@ import logging
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from rlmesh.serve.arguments import Command, UsageError, parse_command, refuse_command
-from rlmesh.serve.env_sources import env_source
+from rlmesh.serve.arguments import PROG, Command, UsageError, parse_command, refuse_command
+from rlmesh.serve.describing import announce_described
+from rlmesh.serve.env_sources import EnvSource, env_source, releasing
 from rlmesh.serve.lifecycle import Startup, open_ready, run_server, startup_marks
-from rlmesh.serve.settings import check_device, check_edition, check_framework, check_mode
+from rlmesh.serve.settings import check_device, check_fan_out, check_framework, check_mode
 from rlmesh.serve.targets import kind_of, load_target
+from rlmesh.wire.editions import declared_edition
+
+if TYPE_CHECKING:
+    from rlmesh.values import Framework
 
 __all__ = ["main", "serve_env", "serve_model", "startup_marks"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, prog: str = PROG) -> int:
     """Run the command and return its exit status.
 
     Args:
         argv: the arguments; default those of the process.
+        prog: what the command is called in its usage.
 
     Raises:
         SystemExit: the command line is wrong (2), or asked for help (0).
     """
     startup = Startup()
-    command = parse_command(argv)
+    command = parse_command(argv, prog)
     if command.verbose:
         logging.basicConfig(level=logging.INFO)
     try:
@@ -45,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except UsageError as exc:
-        refuse_command(str(exc))
+        refuse_command(str(exc), prog)
     except Exception as exc:
         if command.verbose:
             traceback.print_exc()
@@ -73,11 +78,11 @@ def serve_model(
 
     Raises:
         TypeError: ``source`` is no model, or takes no ``binding``.
-        UnknownParamError, MissingParamError: ``binding`` does not fit ``load``.
+        ParamError: ``binding`` does not fit ``load``; nothing was loaded.
         ConnectionError: the address cannot be bound.
         KeyboardInterrupt: after SIGINT.
     """
-    check_edition(workflow_edition)
+    declared_edition(keyword=workflow_edition)
     command = Command(
         target=source,
         kind="model",
@@ -95,34 +100,40 @@ def serve_env(
     *,
     num_envs: int = 1,
     vectorization_mode: str | None = None,
-    framework: str | None = None,
-    device: str | None = None,
+    framework: str | Framework | None = None,
+    device: Any = None,
     workflow_edition: str | None = None,
     **make_kwargs: Any,
 ) -> None:
     """Serve an env until it is stopped, on the calling thread; prints the start line.
 
     Args:
-        source: the id of a registered env, ``"module:callable"``, a callable that returns an env
-            (its class, say), an object with ``make``, or an env.
+        source: an :class:`~rlmesh.EnvFactory` or its class; the id of a registered env;
+            ``"module:name"``; a callable that returns an env (its class, say); an object with
+            ``make``; or an env.
         address: where to listen.
         num_envs: how many to make; several are lanes of one server.
         vectorization_mode: ``"sync"`` or ``"async"``: as gymnasium's vector env instead.
-        framework: ``"numpy"`` or None; other frameworks are not supported yet.
-        device: None; the env's framework has none.
+        framework: what its actions are: ``"torch"``, ``"jax"``, ``"numpy"``, or an object with the
+            members of ``rlmesh.values.Framework``. Default: what the env was made for, else NumPy.
+        device: where they are put, such as ``"cuda:0"``; for torch and jax.
         workflow_edition: the edition the env was authored against.
         **make_kwargs: keyword arguments of the env.
 
     Raises:
         TypeError: ``source`` makes no env, or does not take ``make_kwargs``.
+        ParamError: they do not fit the params that a factory declares; nothing was made.
+        ValueError: an unknown framework, or a device of one that has none.
+        NotImplementedError: a vectorization mode for several torch or jax envs.
         ConnectionError: the address cannot be bound.
         KeyboardInterrupt: after SIGINT.
     """
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"num_envs must be an int of 1 or more, got {num_envs!r}")
     check_mode(vectorization_mode)
-    check_device(device, check_framework(framework))
-    check_edition(workflow_edition)
+    if isinstance(framework, str):
+        check_framework(framework)
+    declared_edition(keyword=workflow_edition)
     command = Command(
         target=source,
         kind="env",
@@ -130,7 +141,10 @@ def serve_env(
         binding=make_kwargs,
         num_envs=num_envs,
         vectorization_mode=vectorization_mode,
+        framework=framework,
+        device=device,
         workflow_edition=workflow_edition,
+        flags=frozenset() if device is None else frozenset({"device"}),
     )
     _run(command, Startup(), in_command=False)
 
@@ -150,9 +164,24 @@ def _run(command: Command, startup: Startup, *, in_command: bool = True) -> None
     command.check_flags(kind)
     if kind == "model":
         server: Any = _model_server(command, target, startup)
-    else:
-        server = _env_server(command, target, startup)
-    run_server(server, kind, startup, ready, sigterm=in_command)
+        if command.workflow_edition is not None:
+            server.declare_edition(command.workflow_edition)
+        with startup.phase("imports"):
+            announce_described(server, target, command)
+        run_server(server, kind, startup, ready, sigterm=in_command)
+        return
+    with startup.phase("imports"):
+        source = env_source(target, command.binding)
+        framework, device = _spoken(command, source)
+        option, authored = command.options.workflow_edition, source.edition
+        declared_edition(keyword=command.workflow_edition, option=option, attribute=authored)
+    with releasing(source):
+        server = _env_server(command, source, framework, device, startup)
+        source.hand_over()
+        server.declare_edition(command.workflow_edition, authored=authored)
+        with startup.phase("imports"):
+            announce_described(server, source.thing, command)
+        run_server(server, kind, startup, ready, sigterm=in_command)
 
 
 def _model_server(command: Command, target: Any, startup: Startup) -> Any:
@@ -162,8 +191,6 @@ def _model_server(command: Command, target: Any, startup: Startup) -> Any:
 
     with startup.phase("model"):
         model = make_model(target, command.binding, command.name)
-    if command.workflow_edition:
-        model.workflow_edition = command.workflow_edition
     hint_without_spec(model)
     try:
         with startup.phase("listen"):
@@ -179,23 +206,39 @@ def _model_server(command: Command, target: Any, startup: Startup) -> Any:
         raise
 
 
-def _env_server(command: Command, target: Any, startup: Startup) -> Any:
+def _env_server(
+    command: Command, source: EnvSource, framework: Framework | None, device: Any, startup: Startup
+) -> Any:
     with startup.phase("imports"):
         from rlmesh.envs.server import EnvServer
-
-        source = env_source(target, command.binding)
     lanes, mode = command.num_envs, command.vectorization_mode
+    check_fan_out(mode, lanes or 1, framework)
     with startup.phase("env"):
         if mode is not None:
             env, tags = source.vector(lanes or 1, mode), None
         else:
             env = source.one() if lanes is None else [source.one() for _ in range(lanes)]
             tags = source.tags
+    with startup.phase("listen"):
+        return EnvServer(
+            env,
+            command.address,
+            options=command.options,
+            tags=tags,
+            framework=framework,
+            device=device,
+        )
+
+
+def _spoken(command: Command, source: EnvSource) -> tuple[Framework | None, Any]:
+    """Return what the env's actions are, and where; UsageError for a device of what has none."""
+    from rlmesh.values.frameworks import framework_named
+
+    framework = framework_named(command.framework) or source.framework
     try:
-        with startup.phase("listen"):
-            return EnvServer(env, command.address, options=command.options, tags=tags)
-    except BaseException:
-        for part in cast("list[Any]", env) if isinstance(env, list) else [env]:
-            with suppress(Exception):
-                part.close()
-        raise
+        check_device(command.device, framework)
+    except ValueError as exc:
+        if "device" in command.flags:
+            raise UsageError(str(exc)) from None
+        return framework, None  # the environment's device is for envs that have one
+    return framework, command.device

@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
-from rlmesh.serve.settings import check_device, check_edition, check_framework, check_mode
+from rlmesh.serve.settings import check_framework, check_mode
 from rlmesh.transport.options import ServeOptions
+from rlmesh.wire.editions import check_edition, declared_edition
 
-__all__ = ["DEFAULT_ADDRESS", "Command", "Kind", "UsageError", "parse_command", "refuse_command"]
+__all__ = ["DEFAULT_ADDRESS", "PROG", "Command", "Kind", "UsageError"]
+__all__ += ["make_parser", "parse_command", "refuse_command"]
 
 DEFAULT_ADDRESS = "127.0.0.1:50051"
+PROG = "python -m rlmesh.serve"
 
 Kind = Literal["env", "model"]
 
@@ -32,7 +35,7 @@ _ONLY: dict[Kind, tuple[str, ...]] = {
 }
 
 
-class UsageError(Exception):
+class UsageError(ValueError):
     """The command line asks for what its target cannot be given."""
 
 
@@ -43,6 +46,7 @@ class Command:
     Attributes:
         target: ``module:name``, the id of a registered env, or the thing itself.
         kind: what it is; None where it says so itself.
+        workflow_edition: what a call says, above all other declarations.
         flags: the options given on the command line, rather than by the environment.
     """
 
@@ -53,6 +57,8 @@ class Command:
     packages: tuple[str, ...] = ()
     num_envs: int | None = None
     vectorization_mode: str | None = None
+    framework: Any = None
+    device: Any = None
     workflow_edition: str | None = None
     max_batch: int | None = None
     batch_wait_ms: float | None = None
@@ -78,18 +84,18 @@ class Command:
             raise UsageError(f"{shown}: only for {article} {other}, and {self.name} is no {other}")
 
 
-def refuse_command(message: str) -> NoReturn:
+def refuse_command(message: str, prog: str = PROG) -> NoReturn:
     """Show how the command is used and what was wrong with it, and exit with status 2."""
-    _parser().error(message)
+    make_parser(prog).error(message)
 
 
-def parse_command(argv: Sequence[str] | None = None) -> Command:
+def parse_command(argv: Sequence[str] | None = None, prog: str = PROG) -> Command:
     """Return the command of ``argv`` and the environment.
 
     Raises:
         SystemExit: it is wrong (2), or asked for help (0). Nothing was loaded.
     """
-    parser = _parser()
+    parser = make_parser(prog)
     given = parser.parse_args(argv)
     targets = [t for t in (given.target, given.env, given.model) if t is not None]
     if len(targets) != 1:
@@ -109,11 +115,10 @@ def parse_command(argv: Sequence[str] | None = None) -> Command:
     for name, flag in _RESERVED.items():
         if name in binding:
             parser.error(f"the keyword arguments hold {name!r}, which is set with {flag}")
-    if "device" in flags:
-        try:
-            check_device(given.device, given.framework)
-        except ValueError as exc:
-            parser.error(f"--device: {exc}")
+    try:
+        declared_edition(option=given.workflow_edition)
+    except ValueError as exc:
+        parser.error(str(exc))
     return Command(
         target=target,
         kind="env" if given.env is not None else "model" if given.model is not None else None,
@@ -122,7 +127,8 @@ def parse_command(argv: Sequence[str] | None = None) -> Command:
         packages=tuple(given.package or ()),
         num_envs=given.num_envs,
         vectorization_mode=given.vectorization_mode,
-        workflow_edition=given.workflow_edition,
+        framework=given.framework,
+        device=given.device,
         max_batch=given.max_batch,
         batch_wait_ms=given.batch_wait_ms,
         ready_fd=given.ready_fd,
@@ -130,14 +136,16 @@ def parse_command(argv: Sequence[str] | None = None) -> Command:
         options=ServeOptions(
             token=os.environ.get("RLMESH_TOKEN") or None,
             idle_timeout_seconds=given.idle_timeout,
+            workflow_edition=given.workflow_edition,
         ),
         flags=flags,
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser(prog: str = PROG) -> argparse.ArgumentParser:
+    """Return the parser, for a command that goes by ``prog``."""
     parser = argparse.ArgumentParser(
-        prog="python -m rlmesh.serve",
+        prog=prog,
         usage="%(prog)s (MODULE:NAME | --env ID | --model MODULE:NAME) [options]",
         description="Serve a model or an env until SIGTERM or Ctrl-C. What an option is not given "
         "for is taken from its environment variable. A token that clients must show is taken from "
@@ -149,8 +157,8 @@ def _parser() -> argparse.ArgumentParser:
         "target",
         nargs="?",
         metavar="MODULE:NAME",
-        help="a Model or policy, its class, a predict function of one observation; an env, its "
-        "class, a function that returns one",
+        help="a Model or policy, its class, a predict function of one observation; an EnvFactory, "
+        "its class; an env, its class, a function that returns one",
     )
     add(
         "--env",
@@ -188,7 +196,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--workflow-edition",
         type=_converter(check_edition),
         metavar="E",
-        help="the edition that what is served was authored against ($RLMESH_WORKFLOW_EDITION)",
+        help="the edition that what is served was authored against, unless "
+        "$RLMESH_WORKFLOW_EDITION is set",
     )
     add(
         "--idle-timeout",
@@ -222,9 +231,10 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
         "--framework",
         type=_converter(check_framework),
         metavar="F",
-        help="numpy; torch and jax are not supported yet ($RLMESH_FRAMEWORK)",
+        help="what its actions are: numpy, torch or jax ($RLMESH_FRAMEWORK; default: what the env "
+        "was made for, else numpy)",
     )
-    add("--device", metavar="D", help="for torch and jax ($RLMESH_DEVICE)")
+    add("--device", metavar="D", help="where they are put, for torch and jax ($RLMESH_DEVICE)")
     add = parser.add_argument_group("for a model").add_argument
     add("--max-batch", type=_positive, metavar="N", help="most rows in one forward pass")
     add(
@@ -296,5 +306,5 @@ _VARIABLES: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("num_envs", "RLMESH_NUM_ENVS", _positive),
     ("vectorization_mode", "RLMESH_VECTORIZATION_MODE", check_mode),
     ("framework", "RLMESH_FRAMEWORK", check_framework),
-    ("workflow_edition", "RLMESH_WORKFLOW_EDITION", check_edition),
+    ("device", "RLMESH_DEVICE", str),
 )

@@ -1,43 +1,93 @@
-"""What envs are made from: a registered id, or something that returns one."""
+"""What envs are made from: a factory, a registered id, or something that returns one."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+from rlmesh.envs.factory import EnvFactory, bind_make, factory_framework, is_factory
+from rlmesh.envs.supply import EnvSupply
+from rlmesh.errors import add_note
 from rlmesh.serve.targets import is_env_like, load_target
+from rlmesh.values import Framework
 
-__all__ = ["EnvSource", "env_source"]
+__all__ = ["EnvSource", "env_source", "releasing"]
 
 
-class EnvSource(Protocol):
-    """Makes envs."""
+class EnvSource:
+    """Makes envs with the same keyword arguments, and lets go of what that took.
 
-    tags: Any
-    """What the envs' leaves mean, or None where they say so themselves."""
+    Attributes:
+        thing: what makes them, for those who describe it.
+        tags: what the envs' leaves mean, or None where they say so themselves.
+        framework: what they take and give, or None where any will do.
+        edition: the workflow edition it was authored against, or None.
+    """
+
+    tags: Any = None
+    framework: Framework | None = None
+    edition: str | None = None
+
+    def __init__(self, thing: Any, factory: Any, kwargs: Mapping[str, Any], name: str) -> None:
+        self.thing = thing
+        self._supply = EnvSupply(factory)
+        self._kwargs = kwargs
+        self._name = name
 
     def one(self) -> Any:
         """Return a new env."""
-        ...
+        env = self._supply.make(**self._kwargs)
+        if not is_env_like(env) or isinstance(env, type):
+            raise TypeError(
+                f"{self._name}() returned {type(env).__name__}: expected an env with reset() and "
+                "step()"
+            )
+        return env
 
     def vector(self, lanes: int, mode: str) -> Any:
         """Return gymnasium's vector env of ``lanes`` new ones; ``mode`` is sync or async."""
-        ...
+        self._supply.prepare()
+        return _vectorize(_gymnasium("--vectorization-mode"), self.one, lanes, mode)
+
+    def hand_over(self) -> None:
+        """Leave the envs made so far to the server, which closes them."""
+        self._supply.hand_over()
+
+    def close(self) -> None:
+        """Close the envs that nobody took over, and what made them. Idempotent."""
+        self._supply.close()
+
+
+@contextmanager
+def releasing(source: EnvSource) -> Generator[None, None, None]:
+    """Close ``source`` after the block; after an error, what closing raises is noted on that."""
+    try:
+        yield
+    except BaseException as exc:
+        try:
+            source.close()
+        except Exception as second:
+            add_note(exc, f"while closing what was made: {type(second).__name__}: {second}")
+        raise
+    source.close()
 
 
 def env_source(target: Any, binding: Mapping[str, Any]) -> EnvSource:
-    """Return where the envs come from.
+    """Return where the envs come from; nothing is made yet.
 
     Args:
-        target: the id of a registered env; ``module:name`` of the following; a callable that
-            returns an env; an object or class with ``make`` (and ``prepare`` and ``tags``, if it
-            likes); an env.
+        target: an :class:`~rlmesh.EnvFactory` or its class; the id of a registered env;
+            ``module:name`` of one of the others; a callable that returns an env; any object or
+            class with ``make`` (and ``prepare``, ``close`` and ``tags``, if it likes); an env.
         binding: its keyword arguments.
 
     Raises:
         ImportError: nothing of that name, or no gymnasium for a registered env.
         TypeError: it makes no env, or does not take ``binding``.
+        ParamError: ``binding`` does not fit the params that a factory declares.
     """
     if isinstance(target, str):
         name = target
@@ -51,17 +101,14 @@ def env_source(target: Any, binding: Mapping[str, Any]) -> EnvSource:
         if binding:
             raise TypeError(f"{name} is an env already and takes no {', '.join(sorted(binding))}")
         return Given(target)
-    if callable(getattr(target, "make", None)) and not is_env_like(target):
-        factory = target() if isinstance(target, type) else target
-        prepare = getattr(factory, "prepare", None)
-        if callable(prepare):
-            prepare()
-        return Factory(factory.make, binding, f"{name}.make", getattr(factory, "tags", None))
+    if is_factory(target):
+        return _Factory(target, binding, name)
     if not callable(target):
         raise TypeError(
             f"{name} is {type(target).__name__}: expected a function or class that makes an env"
         )
-    return Factory(target, binding, name, None)
+    _check_call(target, binding, name)
+    return EnvSource(target, _Makes(target), binding, name)
 
 
 def _find(target: str) -> Any:
@@ -98,18 +145,38 @@ def _gymnasium(what: str) -> Any:
     return gymnasium
 
 
-class Registered:
+class _Makes:
+    """A function that returns an env, as a factory."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.make = make
+
+
+class _Factory(EnvSource):
+    """Envs of a factory, made once its params are known to fit."""
+
+    def __init__(self, target: Any, binding: Mapping[str, Any], name: str) -> None:
+        factory: Any = target() if isinstance(target, type) else target
+        kwargs = bind_make(factory, binding)
+        _check_call(factory.make, kwargs, f"{name}.make")
+        super().__init__(target, factory, kwargs, f"{name}.make")
+        self.framework = factory_framework(factory)
+        self.edition = getattr(factory, "workflow_edition", None)
+        if not isinstance(factory, EnvFactory):  # whose envs say themselves what they mean
+            self.tags = getattr(factory, "tags", None)
+
+
+class Registered(EnvSource):
     """Envs that gymnasium knows by an id."""
 
-    tags = None
-
     def __init__(self, gymnasium: Any, env_id: str, kwargs: Mapping[str, Any]) -> None:
+        make = partial(gymnasium.make, env_id)
+        super().__init__(make, _Makes(make), kwargs, env_id)
         self._gymnasium = gymnasium
         self._id = env_id
-        self._kwargs = kwargs
 
     def one(self) -> Any:
-        return self._registered(lambda: self._gymnasium.make(self._id, **self._kwargs))
+        return self._registered(super().one)
 
     def vector(self, lanes: int, mode: str) -> Any:
         gymnasium = self._gymnasium
@@ -130,40 +197,14 @@ class Registered:
             ) from exc
 
 
-class Factory:
-    """Envs that a callable returns."""
-
-    def __init__(
-        self, function: Callable[..., Any], kwargs: Mapping[str, Any], name: str, tags: Any
-    ) -> None:
-        _check_call(function, kwargs, name)
-        self._function = function
-        self._kwargs = kwargs
-        self._name = name
-        self.tags = tags
-
-    def one(self) -> Any:
-        env = self._function(**self._kwargs)
-        if not is_env_like(env) or isinstance(env, type):
-            raise TypeError(
-                f"{self._name}() returned {type(env).__name__}: expected an env with reset() and "
-                "step()"
-            )
-        return env
-
-    def vector(self, lanes: int, mode: str) -> Any:
-        return _vectorize(_gymnasium("--vectorization-mode"), self.one, lanes, mode)
-
-
-class Given:
+class Given(EnvSource):
     """The one env that was there already."""
 
-    tags = None
-
     def __init__(self, env: Any) -> None:
+        super().__init__(env, _Makes(self._give), {}, type(env).__qualname__)
         self._env: Any = env
 
-    def one(self) -> Any:
+    def _give(self) -> Any:
         if self._env is None:
             raise TypeError("one env cannot be several lanes; name the class that makes it")
         env, self._env = self._env, None

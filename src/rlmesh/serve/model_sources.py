@@ -18,7 +18,7 @@ def make_model(target: Any, binding: Mapping[str, Any], name: str) -> Model:
 
     Raises:
         TypeError: ``target`` is no model, or takes no binding.
-        UnknownParamError, MissingParamError: ``binding`` does not fit ``load``.
+        ParamError: ``binding`` does not fit ``load``; nothing was loaded.
     """
     if isinstance(target, type) and issubclass(target, Model):
         return target.from_config(**binding)

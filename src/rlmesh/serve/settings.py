@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-__all__ = ["check_device", "check_edition", "check_framework", "check_mode"]
+from typing import TYPE_CHECKING, Any
 
-_LATER = ("torch", "jax")
+if TYPE_CHECKING:
+    from rlmesh.values import Framework
+
+__all__ = ["check_device", "check_fan_out", "check_framework", "check_mode"]
 
 
-def check_framework(framework: str | None) -> str | None:
-    """Return the framework's name as it is spelt; ValueError for one that cannot be served."""
-    if framework is None:
-        return None
-    name = framework.strip().lower()
-    if name in _LATER:
+def check_framework(framework: str) -> str:
+    """Return the framework's name as it is spelt, its library unread; ValueError for none such."""
+    from rlmesh.values.frameworks import framework_name
+
+    return framework_name(framework)
+
+
+def check_device(device: Any, framework: Framework | None) -> None:
+    """Raise ValueError for a device of an env whose framework has none."""
+    if device is not None and not (framework is not None and framework.has_device):
+        name = "numpy" if framework is None else framework.name
         raise ValueError(
-            f"framework {framework!r}: {name} values cannot be served yet; drop it, and values are "
-            "NumPy arrays"
+            f"device {device!r} is for torch/jax envs, but this one's actions are {name} arrays, "
+            "which have no device; drop it, or say which framework the env speaks"
         )
-    if name != "numpy":
-        raise ValueError(f"unknown framework {framework!r}: expected numpy")
-    return name
 
 
-def check_device(device: str | None, framework: str | None) -> None:
-    """Raise ValueError for a device of a framework that has none."""
-    if device is not None:
-        raise ValueError(
-            f"device {device!r} is for torch/jax envs, but this one's actions are "
-            f"{framework or 'numpy'} arrays, which have no device; drop it"
+def check_fan_out(mode: str | None, lanes: int, framework: Framework | None) -> None:
+    """Raise NotImplementedError for lanes that gymnasium would join with NumPy, and must not."""
+    if mode is not None and lanes > 1 and framework is not None and framework.has_device:
+        raise NotImplementedError(
+            f"vectorization mode {mode!r} joins lanes with NumPy, so it cannot serve {lanes} "
+            f"{framework.name} envs; drop it, and they are lanes of their own"
         )
 
 
@@ -36,14 +41,3 @@ def check_mode(mode: str | None) -> str | None:
     if mode not in (None, "sync", "async"):
         raise ValueError(f"vectorization mode: expected sync or async, got {mode!r}")
     return mode
-
-
-def check_edition(edition: str | None) -> str | None:
-    """Return the workflow edition; ValueError for one that this build cannot run."""
-    from rlmesh.wire.handshake import SUPPORTED_EDITIONS
-
-    if edition and edition not in SUPPORTED_EDITIONS:
-        raise ValueError(
-            f"unknown workflow edition {edition!r}; this build runs {', '.join(SUPPORTED_EDITIONS)}"
-        )
-    return edition or None

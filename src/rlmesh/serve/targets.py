@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-if TYPE_CHECKING:
-    from rlmesh.serve.arguments import Kind
+from rlmesh.describing.targets import Kind, is_env_like, kind_of_object, load_target
 
-__all__ = ["is_env_like", "kind_of", "load_target"]
-
-_CORNERS = ("predict", "predict_chunk", "predict_batch", "predict_chunk_batch")
+__all__ = ["is_address", "is_env_like", "kind_of", "load_target"]
 
 
-def load_target(target: Any) -> Any:
-    """Return what ``module:name`` (or ``module:Class.name``) names; other things as they are.
-
-    Raises:
-        ImportError: there is no such module, or nothing of that name in it.
-        ValueError: the text has another form.
-    """
-    if not isinstance(target, str):
-        return target
-    module_name, _, path = target.partition(":")
-    if not module_name or not path:
-        raise ValueError(f"expected MODULE:NAME, got {target!r}")
-    found: Any = importlib.import_module(module_name)
-    for name in path.split("."):
-        if not hasattr(found, name):
-            known = [known for known in dir(found) if not known.startswith("_")]
-            close = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise ImportError(f"{target}: {module_name} has no {name!r}{meant}")
-        found = getattr(found, name)
-    return found
-
-
-def is_env_like(thing: Any) -> bool:
-    """Whether ``thing`` is an env or its class."""
-    return all(callable(getattr(thing, name, None)) for name in ("reset", "step"))
+def is_address(text: str) -> bool:
+    """Whether ``text`` is an address rather than ``module:name`` or the id of a registered env."""
+    port = text.rpartition(":")[2]
+    return "://" in text or text.startswith("unix:") or (port.isascii() and port.isdigit())
 
 
 def kind_of(thing: Any, binding: Mapping[str, Any], name: str) -> Kind:
@@ -54,19 +27,10 @@ def kind_of(thing: Any, binding: Mapping[str, Any], name: str) -> Kind:
     Raises:
         TypeError: it is neither, or which cannot be told.
     """
-    from rlmesh.models.model import Model
-
-    cls: type[Any] | None = cast("type[Any]", thing) if isinstance(thing, type) else None
-    if isinstance(thing, Model) or (cls is not None and issubclass(cls, Model)):
-        return "model"
-    if is_env_like(thing) or callable(getattr(thing, "make", None)):
-        return "env"
-    if any(callable(getattr(thing, corner, None)) for corner in _CORNERS):
-        return "model"
-    if cls is not None:
-        if "__call__" in dir(cls):
-            return "model"
-    elif callable(thing):
+    kind = kind_of_object(thing)
+    if kind is not None:
+        return kind
+    if callable(thing) and not isinstance(thing, type):
         return _kind_of_function(thing, binding, name)
     raise TypeError(
         f"{name} is {_article(thing)}: expected a Model, a policy with predict(), an env with "

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
+from rlmesh.wire.editions import check_edition
 
 __all__ = ["ServeOptions", "check_seconds", "checked_options"]
 
@@ -29,10 +30,13 @@ class ServeOptions:
         token: bearer token, in printable ASCII, that every request must show. None or ``""``
             (default): no authentication.
         max_message_bytes: largest single message accepted or sent. Default 256 MiB.
+        workflow_edition: the edition that what is served was authored against, unless the call or
+            ``RLMESH_WORKFLOW_EDITION`` says otherwise. None (default): what its class or the
+            project's ``pyproject.toml`` declares, else the newest.
 
     Raises:
         ValueError: a timeout or the message limit is not positive and finite; a token that no HTTP
-            header can hold.
+            header can hold; an edition that this build cannot run.
         TypeError: a value of the wrong type.
 
     Example:
@@ -46,6 +50,7 @@ class ServeOptions:
     allow_remote_shutdown: bool = False
     token: str | None = None
     max_message_bytes: int = DEFAULT_MESSAGE_LIMIT
+    workflow_edition: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("idle_timeout_seconds", "drain_timeout_seconds", "close_timeout_seconds"):
@@ -63,6 +68,8 @@ class ServeOptions:
                 f"token must be at most {_LONGEST_TOKEN} printable ASCII characters, which is what "
                 "every client can send"
             )
+        if self.workflow_edition is not None:
+            check_edition(self.workflow_edition)
 
     @property
     def remote_shutdown_allowed(self) -> bool:
@@ -76,7 +83,8 @@ class ServeOptions:
             f"drain_timeout_seconds={self.drain_timeout_seconds}, "
             f"close_timeout_seconds={self.close_timeout_seconds}, "
             f"allow_remote_shutdown={self.allow_remote_shutdown}, token={shown}, "
-            f"max_message_bytes={self.max_message_bytes})"
+            f"max_message_bytes={self.max_message_bytes}, "
+            f"workflow_edition={self.workflow_edition!r})"
         )
 
 

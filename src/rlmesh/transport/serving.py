@@ -23,6 +23,7 @@ from rlmesh.transport.listener import Listener
 from rlmesh.transport.options import ServeOptions
 from rlmesh.transport.service import ServerSession, ServiceName
 from rlmesh.wire import messages
+from rlmesh.wire.editions import EDITION, declared_edition, warn_floating
 from rlmesh.wire.status import StatusError
 
 __all__ = ["Server", "ServerCore", "parse_request"]
@@ -41,10 +42,13 @@ class ServerCore:
     name: ServiceName
     noun: ClassVar[str]
     """How messages to clients call the endpoint: environment, model."""
+    authored_edition: str | None = None
+    """The workflow edition that the class of what is served declares."""
 
     def __init__(self, address: Address, options: ServeOptions) -> None:
         self.options = options
         self.token = options.token or ""
+        self.declare_edition(None, self.authored_edition)
         self.facts: dict[str, str] = {}
         self.claimed = False
         self.disowned = False
@@ -93,12 +97,25 @@ class ServerCore:
     def join(self, session: ServerSession) -> None:
         raise NotImplementedError
 
+    # The workflow edition
+
+    def declare_edition(self, keyword: str | None, authored: str | None) -> None:
+        """Settle which edition clients are told; see :mod:`rlmesh.wire.editions`."""
+        option = self.options.workflow_edition
+        self._edition = declared_edition(keyword=keyword, option=option, attribute=authored)
+
+    @property
+    def wants(self) -> str:
+        """The edition clients are told: the declared one, else the newest."""
+        return self._edition or EDITION
+
     # The working thread
 
     def run(self) -> None:
         """Serve until told to stop, then close what is served. Once, on the working thread."""
         self.thread = threading.current_thread()
         try:
+            warn_floating(f"the {self.noun} served at {self.listener.address}", self._edition)
             self.prepare()
             self._last_request = time.monotonic()
             self.listener.start()
@@ -204,6 +221,23 @@ class Server:
     def announce(self, facts: Mapping[str, str]) -> None:
         """Tell clients something more of this process in the handshake; advisory."""
         self._core.facts.update(facts)
+
+    @property
+    def workflow_edition(self) -> str:
+        """The workflow edition that clients are told: the declared one, else the newest."""
+        return self._core.wants
+
+    def declare_edition(self, edition: str | None, *, authored: str | None = None) -> None:
+        """Say which workflow edition what is served was authored against, before it is served.
+
+        Args:
+            edition: what the call says, above all other declarations; None if it says nothing.
+            authored: what the class of what is served declares.
+
+        Raises:
+            ValueError: this build cannot run it.
+        """
+        self._core.declare_edition(edition, authored)
 
     def serve(self) -> None:
         """Serve until stopped, on the calling thread.

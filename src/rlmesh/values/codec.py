@@ -21,7 +21,8 @@ from typing import Any, cast
 from rlmesh.spaces import Dict, Space, Tuple
 from rlmesh.values.conformance import Policy, Report
 from rlmesh.values.frameworks import NUMPY, Framework
-from rlmesh.values.nodes import LeafBuffer, Node, Settings, compile_node
+from rlmesh.values.nodes import LeafBuffer, Settings, compile_node
+from rlmesh.values.views import SpacePart
 
 __all__ = ["Codec", "LeafBuffer", "compile_codec"]
 
@@ -29,10 +30,24 @@ __all__ = ["Codec", "LeafBuffer", "compile_codec"]
 class Codec:
     """Encoder and decoder of one space; build it with :func:`compile_codec`."""
 
-    __slots__ = ("_name", "_root", "_rows_type", "conform", "leaves", "space")
+    __slots__ = (
+        "_name",
+        "_part",
+        "_root",
+        "_rows_type",
+        "_settings",
+        "conform",
+        "leaves",
+        "space",
+    )
 
-    def __init__(self, space: Space, root: Node, name: str) -> None:
+    def __init__(
+        self, space: Space, name: str, settings: Settings, part: SpacePart | None = None
+    ) -> None:
+        root = compile_node(space, name, settings, part)
         self.space = space
+        self._settings = settings
+        self._part = part
         self.leaves = root.leaves
         # A batched Tuple is a tuple, so only a list can be one Tuple a lane.
         self._rows_type: Any = ()
@@ -45,6 +60,15 @@ class Codec:
         What stays in this process goes through here, so that it is what would have crossed a wire.
         """
         self._name = name
+
+    def of_part(self, part: SpacePart | None) -> Codec:
+        """Return the codec that carries only ``part`` of the space's values; None: all of them.
+
+        It is given whole values still, and looks at nothing else in them.
+        """
+        if part == self._part:
+            return self
+        return Codec(self.space, self._name, self._settings, part)
 
     def encode(self, value: Any) -> list[LeafBuffer]:
         """Return the leaves of a single value; ValueError names the leaf that does not fit."""
@@ -138,7 +162,7 @@ def compile_codec(
         encode_checked=encode_checked,
         decode_checked=decode_checked,
     )
-    return Codec(space, compile_node(space, name, settings), name)
+    return Codec(space, name, settings)
 
 
 def _ignore(kind: str, path: str, detail: Callable[[], str]) -> None:

@@ -1,19 +1,30 @@
 """Array frameworks, each behind one small object.
 
-The codec, the clients and the models know no framework: they hold a :class:`Framework` and hand it
-NumPy arrays. Adding a framework is one class with these members.
+The codec, the clients, the models and the env servers know no framework: they hold a
+:class:`Framework` and hand it NumPy arrays. Adding a framework is one class with these members, and
+its row in ``_KNOWN``.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from rlmesh.values.tensor import Tensor
 
-__all__ = ["NATIVE", "NUMPY", "Framework", "to_host"]
+__all__ = [
+    "NATIVE",
+    "NUMPY",
+    "Framework",
+    "framework_name",
+    "framework_named",
+    "framework_of",
+    "to_host",
+]
 
 
 class Framework(Protocol):
@@ -39,12 +50,30 @@ class Framework(Protocol):
         """Whether leaves live on a device that :meth:`to_device` can change."""
         ...
 
-    def from_host(self, array: np.ndarray[Any, Any], /) -> Any:
-        """Adopt a C-contiguous, writable NumPy array that nobody else holds."""
+    @property
+    def immutable(self) -> bool:
+        """Whether leaves promise never to change: memory that others may write to is copied."""
+        ...
+
+    def ensure_available(self) -> None:
+        """Raise ImportError, with what mends it, unless the library is there and new enough."""
+        ...
+
+    def from_host(self, array: np.ndarray[Any, Any], /, device: Any = None) -> Any:
+        """Adopt a C-contiguous, writable NumPy array that nobody else holds.
+
+        Args:
+            array: of a dtype of the wire; its values, dtype and shape are kept exactly.
+            device: where to put it; None: where the framework has it by itself.
+        """
         ...
 
     def to_host(self, leaf: Any, /) -> np.ndarray[Any, Any]:
         """Return ``leaf`` as a NumPy array in host memory; copied only where it must be."""
+        ...
+
+    def to_host_many(self, leaves: Sequence[Any], /) -> list[np.ndarray[Any, Any]]:
+        """Return several leaves as :meth:`to_host` does, in one transfer where they lie afar."""
         ...
 
     def is_array(self, leaf: Any, /) -> bool:
@@ -72,9 +101,16 @@ class _OnHost:
 
     name = ""
     has_device = False
+    immutable = False
+
+    def ensure_available(self) -> None:
+        return None
 
     def to_host(self, leaf: Any, /) -> np.ndarray[Any, Any]:
         return to_host(leaf)
+
+    def to_host_many(self, leaves: Sequence[Any], /) -> list[np.ndarray[Any, Any]]:
+        return [to_host(leaf) for leaf in leaves]
 
     def to_device(self, leaf: Any, device: Any, /) -> Any:
         raise ValueError(f"{self.name} values have no device, so they cannot move to {device!r}")
@@ -85,8 +121,8 @@ class _Numpy(_OnHost):
     array_type = np.ndarray
     fuses = True
 
-    def from_host(self, array: np.ndarray[Any, Any], /) -> np.ndarray[Any, Any]:
-        return array
+    def from_host(self, array: np.ndarray[Any, Any], /, device: Any = None) -> Any:
+        return array if device is None else self.to_device(array, device)
 
     def is_array(self, leaf: Any, /) -> bool:
         return isinstance(leaf, np.ndarray) and not isinstance(leaf, Tensor)
@@ -104,8 +140,8 @@ class _Native(_OnHost):
     array_type = Tensor
     fuses = False
 
-    def from_host(self, array: np.ndarray[Any, Any], /) -> Tensor:
-        return Tensor.adopt(array)
+    def from_host(self, array: np.ndarray[Any, Any], /, device: Any = None) -> Any:
+        return Tensor.adopt(array) if device is None else self.to_device(array, device)
 
     def is_array(self, leaf: Any, /) -> bool:
         return isinstance(leaf, Tensor)
@@ -125,6 +161,76 @@ NATIVE: Framework = _Native()
 """Leaves are read-only :class:`~rlmesh.Tensor`: the classes of the top-level package."""
 
 
+_KNOWN = {
+    "numpy": (__name__, ("numpy",)),
+    "torch": ("rlmesh.torch", ("torch",)),
+    "jax": ("rlmesh.jax", ("jax", "jaxlib")),
+}
+"""Name to the module that holds the framework, in capitals, and the packages of its arrays."""
+
+_MEMBERS = [name for name in vars(Framework) if not name.startswith("_")]
+
+
+def framework_named(value: Any) -> Framework | None:
+    """Return the framework that ``value`` names, in any case, or is; None for None.
+
+    Raises:
+        ValueError: there is none of that name.
+        TypeError: ``value`` is neither text nor an object with the members of a Framework.
+        ImportError: the framework's library is not installed.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        missing = [name for name in _MEMBERS if not hasattr(cast("Any", type(value)), name)]
+        if missing:
+            raise TypeError(
+                f"framework: expected {_names()} or an object with the members of "
+                f"rlmesh.values.Framework, got {type(value).__name__}, which lacks "
+                f"{', '.join(missing)}"
+            )
+        framework: Framework = value
+    else:
+        framework = _load(framework_name(value))
+    framework.ensure_available()
+    return framework
+
+
+def framework_name(text: str) -> str:
+    """Return the name of a framework as it is spelt; ValueError for an unknown one."""
+    name = text.strip().lower()
+    if name not in _KNOWN:
+        raise ValueError(f"unknown framework {text!r}: expected {_names()}")
+    return name
+
+
+def framework_of(leaf: Any) -> Framework | None:
+    """Return the known framework whose array ``leaf`` is, or None."""
+    name = _name_of(cast("type[Any]", type(leaf)))
+    if name is None:
+        return None
+    framework = _load(name)
+    return framework if framework.is_array(leaf) else None
+
+
+@lru_cache(maxsize=256)
+def _name_of(kind: type[Any]) -> str | None:
+    """Return the framework of a class of arrays, by the package of the class or of a base."""
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return next((name for name, (_, own) in _KNOWN.items() if packages.intersection(own)), None)
+
+
+def _load(name: str) -> Framework:
+    return getattr(importlib.import_module(_KNOWN[name][0]), name.upper())
+
+
+def _names() -> str:
+    return ", ".join(map(repr, _KNOWN))
+
+
+_BFLOAT16 = "bfloat16 is not supported on the wire; cast to float32 first"
+
+
 def to_host(leaf: Any) -> np.ndarray[Any, Any]:
     """Return any array-like (NumPy, Tensor, torch, jax, DLPack, list, number) as a NumPy array.
 
@@ -134,12 +240,15 @@ def to_host(leaf: Any) -> np.ndarray[Any, Any]:
     if isinstance(leaf, np.ndarray):
         return np.asarray(cast("Any", leaf))
     try:
-        if hasattr(leaf, "detach"):  # torch: drop the graph and the device first
+        if hasattr(leaf, "detach"):  # torch: off the graph and the device first
             if str(getattr(leaf, "dtype", "")).endswith("bfloat16"):
-                raise ValueError("bfloat16 is not supported on the wire; cast to float32 first")
-            return np.asarray(leaf.detach().cpu())
+                raise ValueError(_BFLOAT16)
+            return leaf.numpy(force=True)
         if hasattr(leaf, "__dlpack__") and not hasattr(leaf, "__array__"):
             return np.from_dlpack(leaf)
-        return np.asarray(leaf)
+        array: np.ndarray[Any, Any] = np.asarray(leaf)
     except (TypeError, RuntimeError, BufferError) as exc:
         raise ValueError(f"cannot read {type(leaf).__name__} as an array: {exc}") from None
+    if array.dtype.name == "bfloat16":  # NumPy has it from jax's ml_dtypes
+        raise ValueError(_BFLOAT16)
+    return array

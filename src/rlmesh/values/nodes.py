@@ -7,7 +7,7 @@ kept apart from the slow ones that bring foreign values into shape.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -18,6 +18,8 @@ from rlmesh.spaces.base import LeafSpace
 from rlmesh.values.coerce import coerce_array
 from rlmesh.values.conformance import Check, Policy, Report, compile_bool_check, compile_check
 from rlmesh.values.frameworks import Framework
+from rlmesh.values.part_nodes import AbsentNode, ReplacedNode
+from rlmesh.values.views import Replaced, SpacePart
 
 __all__ = ["LeafBuffer", "Node", "Settings", "compile_node"]
 
@@ -57,14 +59,41 @@ class Node(Protocol):
     def decode_rows(self, leaves: Iterator[memoryview], lanes: int) -> list[Any]: ...
 
 
-def compile_node(space: Space, path: str, settings: Settings) -> Node:
-    """Return the node for ``space``, whose key path in messages is ``path``."""
+def compile_node(
+    space: Space, path: str, settings: Settings, part: SpacePart | None = None
+) -> Node:
+    """Return the node for ``space``, or for a part of it; ``path`` is its key path in messages."""
+    node = _compile(space, path, settings, None if part is None else part.picks())
+    if node is not None:
+        return node
+    return _DictNode(path, {}) if isinstance(space, Dict) else AbsentNode()
+
+
+def _compile(
+    space: Space, path: str, settings: Settings, picks: Iterator[Replaced | bool] | None
+) -> Node | None:
+    """Return the node for ``space``; None if ``picks`` leaves all of it out."""
     if isinstance(space, Dict):
-        children = {k: compile_node(s, f"{path}[{k!r}]", settings) for k, s in space.items()}
-        return _DictNode(path, children)
+        found = {k: _compile(s, f"{path}[{k!r}]", settings, picks) for k, s in space.items()}
+        children = {key: node for key, node in found.items() if node is not None}
+        return _DictNode(path, children) if children or picks is None else None
     if isinstance(space, Tuple):
-        items = [compile_node(s, f"{path}[{i}]", settings) for i, s in enumerate(space.spaces)]
-        return _TupleNode(path, items)
+        each = [_compile(s, f"{path}[{i}]", settings, picks) for i, s in enumerate(space.spaces)]
+        if picks is not None and not any(each):
+            return None
+        return _TupleNode(path, [node or AbsentNode() for node in each])
+    pick = True if picks is None else next(picks)
+    if pick is False:
+        return None
+    if pick is True:
+        return _compile_leaf(space, path, settings)
+    target = _compile_leaf(pick.space, path, settings)
+    if pick.apply is None:
+        return target
+    return ReplacedNode(_compile_leaf(space, path, settings), target, pick.apply)
+
+
+def _compile_leaf(space: Space, path: str, settings: Settings) -> Node:
     if isinstance(space, Text):
         return _TextNode(space, path, settings)
     if not isinstance(space, LeafSpace):
@@ -74,6 +103,18 @@ def compile_node(space: Space, path: str, settings: Settings) -> Node:
     )
     node = _DiscreteNode if isinstance(space, Discrete) else _ArrayNode
     return node(space, path, check, settings)
+
+
+def _adopter(framework: Framework, path: str) -> Callable[[Array], Any]:
+    from_host = framework.from_host
+
+    def adopt(array: Array) -> Any:
+        try:
+            return from_host(array)
+        except ValueError as exc:  # a dtype or a value that the framework does not have
+            raise ValueError(f"{path}: {exc}") from None
+
+    return adopt
 
 
 class _ArrayNode:
@@ -94,7 +135,7 @@ class _ArrayNode:
             check = compile_bool_check(path)
         self.decode_check = check if settings.decode_checked else None
         self.lenient = settings.lenient
-        self.adopt = settings.framework.from_host if settings.framework else None
+        self.adopt = _adopter(settings.framework, path) if settings.framework else None
 
     def conform(self, value: Any) -> Any:
         if (

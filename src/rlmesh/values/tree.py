@@ -11,11 +11,14 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from rlmesh.spaces.dtypes import DTYPES
 from rlmesh.values.frameworks import Framework, to_host
 from rlmesh.values.tensor import Tensor
 
 __all__ = [
+    "Adopter",
     "describe_tree",
+    "is_array",
     "tree_adopter",
     "tree_map",
     "tree_stack",
@@ -35,46 +38,98 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     return _map(function, tree, frozenset())
 
 
-def tree_adopter(framework: Framework) -> Callable[[Any], Any]:
+def tree_adopter(framework: Framework, *, owned: bool = False) -> Adopter:
     """Return a function that turns any library's array leaves into those of ``framework``.
 
-    Numbers, text and unknown leaves stay as they are. Memory is shared where the array is
-    contiguous and writable, and copied otherwise.
-    """
+    It takes a tree and, where the framework has devices, one to put every array leaf on. Numbers,
+    text and unknown leaves stay as they are. Memory is shared where the array is contiguous and
+    writable, and copied otherwise.
 
-    def adopt(leaf: Any) -> Any:
-        if framework.is_array(leaf) or not _is_array(leaf):
+    Args:
+        owned: nobody else writes to the arrays; otherwise those of an immutable framework are
+            copies.
+    """
+    settled = _PLAIN | {framework.array_type}
+    shares = owned or not framework.immutable
+
+    def adopted(leaf: Any, device: Any) -> Any:
+        if framework.is_array(leaf):
+            return leaf if device is None else framework.to_device(leaf, device)
+        if not is_array(leaf):
             return leaf
         array = to_host(leaf)
-        if array.dtype.kind not in "biuf":
+        if array.dtype.name not in DTYPES:
             return leaf
         flags = array.flags
-        if not (flags.writeable and flags.c_contiguous):
-            array = np.array(array, order="C")
-        return framework.from_host(array)
+        if not (shares and flags.writeable and flags.c_contiguous and array.dtype.isnative):
+            array = _copied(array)
+        return framework.from_host(array, device)
 
-    settled = _PLAIN | {framework.array_type}
+    def adopter(tree: Any, device: Any = None) -> Any:
+        if device is None:
+            return tree if type(tree) in settled else _map(adopt, tree, settled)
+        return _map(lambda leaf: adopted(leaf, device), tree, _PLAIN)
 
-    def adopter(tree: Any) -> Any:
-        return tree if type(tree) in settled else _map(adopt, tree, settled)
+    def adopt(leaf: Any) -> Any:
+        return adopted(leaf, None)
 
     return adopter
 
 
-def tree_to_host(tree: Any) -> Any:
-    """Return ``tree`` with every array leaf as a NumPy array; everything else as it is."""
-    return tree if type(tree) in _HOST else _map(_leaf_to_host, tree, _HOST)
+Adopter = Callable[..., Any]
+"""``adopter(tree, device=None) -> tree``."""
+
+_LINE = 64
+"""Bytes: libraries that compile for vector units take over memory aligned so, and copy other."""
+
+
+def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the values in memory of their own, in C order and aligned to a cache line."""
+    memory = np.empty(array.nbytes + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    own = memory[start : start + array.nbytes].view(array.dtype.newbyteorder("="))
+    own = own.reshape(array.shape)
+    own[...] = array
+    return own
+
+
+def tree_to_host(tree: Any, framework: Framework | None = None) -> Any:
+    """Return ``tree`` with every array leaf as a NumPy array; everything else as it is.
+
+    Args:
+        framework: whose leaves come over in one transfer, where they lie on a device.
+
+    Raises:
+        ValueError: a leaf has no NumPy form, e.g. a bfloat16 tensor.
+    """
+    if type(tree) in _HOST:
+        return tree
+    if framework is None or not framework.has_device:
+        return _map(_leaf_to_host, tree, _HOST)
+    found: list[Any] = []
+
+    def find(leaf: Any) -> None:
+        if framework.is_array(leaf):
+            found.append(leaf)
+
+    _map(find, tree, _HOST)
+    if not found:
+        return _map(_leaf_to_host, tree, _HOST)
+    hosted = iter(framework.to_host_many(found))
+    return _map(
+        lambda leaf: next(hosted) if framework.is_array(leaf) else _leaf_to_host(leaf), tree, _HOST
+    )
 
 
 _HOST = _PLAIN | {np.ndarray}
 
 
 def _leaf_to_host(leaf: Any) -> Any:
-    return to_host(leaf) if _is_array(leaf) else leaf
+    return to_host(leaf) if is_array(leaf) else leaf
 
 
-def _is_array(leaf: Any) -> bool:
-    """Whether ``leaf`` is an array of some library; a NumPy scalar is a number, not an array."""
+def is_array(leaf: Any) -> bool:
+    """Return whether ``leaf`` is an array of some library; a NumPy scalar is a number."""
     if isinstance(leaf, np.ndarray):
         return True
     if isinstance(leaf, (np.generic, type)):
@@ -109,17 +164,19 @@ def tree_stack(
     trees: Sequence[Any],
     framework: Framework,
     *,
+    device: Any = None,
     lanes: Sequence[object] | None = None,
     name: str = "observation",
 ) -> Any:
     """Fuse one tree per lane into one tree whose leaves have a leading axis of ``len(trees)``.
 
-    Arrays and numbers are stacked to arrays of ``framework``, which take one copy of the data; text
-    leaves become lists of str. Containers are kept.
+    Arrays and numbers are stacked to arrays of ``framework``, which take one copy of the data and,
+    to a ``device``, one transfer a leaf; text leaves become lists of str. Containers are kept.
 
     Args:
         trees: one value per lane, all of one structure; at least one.
         framework: what the stacked leaves are.
+        device: where they are put; None: where the framework has them by itself.
         lanes: what to call each tree in an error, by its ``str``; default "lane 0", "lane 1", ...
         name: what to call the root in an error.
 
@@ -128,9 +185,29 @@ def tree_stack(
             differ, or a leaf is None. Names the leaf, what differs and the lanes.
     """
     try:
-        return _stack(trees, framework)
+        return _stack(trees, _Stacker(framework, device))
     except _MisfitError as misfit:
         misfit.explain(name, lanes)
+
+
+class _Stacker:
+    """Makes stacked leaves of one framework, on one device."""
+
+    __slots__ = ("_device", "_framework", "is_array")
+
+    def __init__(self, framework: Framework, device: Any) -> None:
+        self._framework = framework
+        self._device = device
+        self.is_array: Callable[[Any], bool] = framework.is_array
+
+    def from_host(self, array: np.ndarray[Any, Any]) -> Any:
+        return self._framework.from_host(array, self._device)
+
+    def stack(self, leaves: Sequence[Any]) -> Any:
+        stacked = self._framework.stack(leaves)
+        if self._device is None:
+            return stacked
+        return self._framework.to_device(stacked, self._device)
 
 
 class _MisfitError(Exception):
@@ -155,22 +232,22 @@ class _MisfitError(Exception):
         ) from None
 
 
-def _stack(trees: Sequence[Any], framework: Framework) -> Any:
+def _stack(trees: Sequence[Any], into: _Stacker) -> Any:
     first = trees[0]
-    if type(first) is np.ndarray or framework.is_array(first):
-        return _stack_arrays(trees, framework, first)
+    if type(first) is np.ndarray or into.is_array(first):
+        return _stack_arrays(trees, into, first)
     if isinstance(first, (str, bytes)):
         _same_kind(trees, (str, bytes))
         return list(trees)
     if isinstance(first, Mapping):
-        return _stack_mappings(trees, framework, cast("Mapping[Any, Any]", first))
+        return _stack_mappings(trees, into, cast("Mapping[Any, Any]", first))
     if isinstance(first, (list, tuple)):
-        return _stack_sequences(trees, framework, cast("Sequence[Any]", first))
+        return _stack_sequences(trees, into, cast("Sequence[Any]", first))
     if isinstance(first, _NUMBERS):
         _same_kind(trees, _NUMBERS)
-        return framework.from_host(np.array(trees))
-    if _is_array(first):
-        return _stack_hosted(trees, framework)
+        return into.from_host(np.array(trees))
+    if is_array(first):
+        return _stack_hosted(trees, into)
     if first is None:
         raise _MisfitError(0, "a None observation leaf")
     raise _MisfitError(
@@ -178,29 +255,29 @@ def _stack(trees: Sequence[Any], framework: Framework) -> Any:
     )
 
 
-def _stack_arrays(leaves: Sequence[Any], framework: Framework, first: Any) -> Any:
+def _stack_arrays(leaves: Sequence[Any], into: _Stacker, first: Any) -> Any:
     kind = cast("type[Any]", type(first))
     shape, dtype = first.shape, first.dtype
     for lane, leaf in enumerate(leaves):
         if type(leaf) is not kind:
-            return _stack_hosted(leaves, framework)
+            return _stack_hosted(leaves, into)
         if leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
             _unlike(lane, leaf, first)
-    if framework.is_array(first):
-        return framework.stack(leaves)
-    return framework.from_host(np.array(leaves))
+    if into.is_array(first):
+        return into.stack(leaves)
+    return into.from_host(np.array(leaves))
 
 
-def _stack_hosted(leaves: Sequence[Any], framework: Framework) -> Any:
+def _stack_hosted(leaves: Sequence[Any], into: _Stacker) -> Any:
     """Stack arrays of several libraries: lanes may come from handles of different frameworks."""
     for lane, leaf in enumerate(leaves):
-        if not _is_array(leaf):
+        if not is_array(leaf):
             _unlike(lane, leaf, leaves[0])
-    return _stack_arrays(arrays := [to_host(leaf) for leaf in leaves], framework, arrays[0])
+    return _stack_arrays(arrays := [to_host(leaf) for leaf in leaves], into, arrays[0])
 
 
 def _stack_mappings(
-    trees: Sequence[Any], framework: Framework, first: Mapping[Any, Any]
+    trees: Sequence[Any], into: _Stacker, first: Mapping[Any, Any]
 ) -> dict[Any, Any]:
     keys = first.keys()
     for lane, tree in enumerate(trees):
@@ -210,21 +287,21 @@ def _stack_mappings(
     out: dict[Any, Any] = {}
     for key in first:
         try:
-            out[key] = _stack([tree[key] for tree in trees], framework)
+            out[key] = _stack([tree[key] for tree in trees], into)
         except _MisfitError as misfit:
             misfit.path.append(key)
             raise
     return out
 
 
-def _stack_sequences(trees: Sequence[Any], framework: Framework, first: Sequence[Any]) -> Any:
+def _stack_sequences(trees: Sequence[Any], into: _Stacker, first: Sequence[Any]) -> Any:
     for lane, tree in enumerate(trees):
         if type(tree) is not type(first) or len(tree) != len(first):
             _unlike(lane, tree, first)
     items: list[Any] = []
     for index in range(len(first)):
         try:
-            items.append(_stack([tree[index] for tree in trees], framework))
+            items.append(_stack([tree[index] for tree in trees], into))
         except _MisfitError as misfit:
             misfit.path.append(index)
             raise
@@ -284,7 +361,7 @@ def tree_unstack(tree: Any, count: int, framework: Framework, *, name: str = "ac
             for index, item in enumerate(parts)
         ]
         return [_tuple_like(type(parts), list(row)) for row in _rows(columns, count)]
-    if _is_array(tree):
+    if is_array(tree):
         host = to_host(tree)
         if not host.ndim or host.shape[0] != count:
             _uneven(tree, count, name)
@@ -323,5 +400,5 @@ def describe_tree(tree: Any) -> str:
     shape, dtype = getattr(tree, "shape", None), getattr(tree, "dtype", None)
     if isinstance(shape, tuple) and dtype is not None:
         dims = list(cast("tuple[int, ...]", shape))
-        return str(dtype).rpartition(".")[2] + (str(dims) if dims or _is_array(tree) else "")
+        return str(dtype).rpartition(".")[2] + (str(dims) if dims or is_array(tree) else "")
     return type(tree).__name__

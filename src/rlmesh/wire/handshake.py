@@ -7,26 +7,22 @@ highest that every participant can run and that no participant was authored befo
 from __future__ import annotations
 
 import functools
-import platform
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, Literal
 
-from rlmesh._version import __version__
+from rlmesh._build import build_info, process_facts
 from rlmesh.errors import ProtocolException
 from rlmesh.wire import messages
+from rlmesh.wire.editions import EDITION, PROTOCOL_GENERATION, SUPPORTED_EDITIONS
 from rlmesh.wire.status import StatusError
 
 __all__ = [
     "ADAPTER_PLAN",
-    "EDITION",
     "OBSERVATION_HISTORY",
+    "OBSERVATION_VIEW",
     "PARTIAL_RESET",
-    "PROTOCOL_GENERATION",
     "SUBSET_STEP",
-    "SUPPORTED_EDITIONS",
     "Participant",
     "Service",
     "answer_hello",
@@ -37,9 +33,6 @@ __all__ = [
     "select_edition",
 ]
 
-PROTOCOL_GENERATION = "rlmesh-wire-v1"
-EDITION = "2026.06"
-
 ADAPTER_PLAN = "rlmesh.model.adapter_plan.v1"
 """Capability: the answer to a resolve says which leaves of the observation are read, and whether
 the observations passed during a chunk's replay are wanted."""
@@ -47,17 +40,17 @@ the observations passed during a chunk's replay are wanted."""
 OBSERVATION_HISTORY = "rlmesh.model.observation_history.v1"
 """Capability, as the published protocol names it: past observations are kept by episode."""
 
+OBSERVATION_VIEW = "rlmesh.env.observation_view.v1"
+"""Capability: a configure may say which leaves of the observation are sent, and which images are
+processed before."""
+
 PARTIAL_RESET = "rlmesh.env.partial_reset.v1"
 """Capability: lanes may be reset alone, each with a seed of its own, while others go on."""
 
 SUBSET_STEP = "subset_step"
 """Capability, as the published protocol names it: lanes may be stepped, and reset, alone."""
 
-SUPPORTED_EDITIONS: tuple[str, ...] = (EDITION,)
-
 Service = Literal["env", "model"]
-
-_FRAMEWORKS = ("numpy", "torch", "jax", "jaxlib", "gymnasium")
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,6 @@ def peer_info(service: Service, extra: Mapping[str, str] | None = None) -> Any:
     info = messages.core.PeerInfo()
     info.ParseFromString(_process_info())
     info.component = f"rlmesh-{service}"
-    info.extra["rlmesh.workflow.edition"] = EDITION
     for key, value in (extra or {}).items():
         info.extra[key] = value
     return info
@@ -89,30 +81,13 @@ def peer_info(service: Service, extra: Mapping[str, str] | None = None) -> Any:
 @functools.lru_cache(maxsize=1)
 def _process_info() -> bytes:
     """Return the parts of ``PeerInfo`` that never change, serialized. Imports no framework."""
-    info = messages.core.PeerInfo(
-        package_version=__version__,
-        language="python",
-        language_version=platform.python_version(),
-        os=platform.system().lower(),
-        os_version=platform.release(),
-        arch=platform.machine(),
-    )
-    for name in _FRAMEWORKS:
-        version = _version_of(name)
-        if version:
-            info.framework_versions[name] = version
+    info = messages.core.PeerInfo(**process_facts())
+    build = build_info()
+    info.extra["rlmesh.workflow.edition"] = build.workflow_edition
+    info.extra["rlmesh.workflow.base"] = build.workflow_edition_base
+    info.extra["rlmesh.build.source"] = build.build_source
+    info.extra["rlmesh.build.cohort"] = build.build_cohort
     return info.SerializeToString()
-
-
-def _version_of(name: str) -> str | None:
-    """Return the version of a distribution; of a loaded module when that is quicker."""
-    loaded = getattr(sys.modules.get(name), "__version__", None)
-    if isinstance(loaded, str):
-        return loaded
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def enabled(capabilities: Mapping[str, str]) -> frozenset[str]:

@@ -239,6 +239,9 @@ def test_a_session_is_over_before_its_last_answer_is_out() -> None:
         def is_active(self) -> bool:
             return True
 
+        def invocation_metadata(self) -> tuple[()]:
+            return ()
+
     session = GrpcSession(Active(), "env", 1000)
     session.send(messages.env.JoinResponse().SerializeToString(), ())
     assert session.alive()

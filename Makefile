@@ -7,7 +7,7 @@ DEV := $(V)/dev/bin
 SOURCES := src tests examples benchmarks tools
 # What the oldest supported stack must pass too.
 OLD_TESTS := $(wildcard tests/spaces tests/values tests/wire tests/transport tests/envs \
-    tests/evals/test_any_gymnasium.py tests/checks/test_broken_envs.py tests/checks/test_lanes.py)
+    tests/evals/test_any_gymnasium.py tests/checks/test_broken_envs.py tests/checks/test_broken_lanes.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

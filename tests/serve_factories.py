@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,16 @@ class Failing(Countdowns):
         self.made += 1
         if self.made == 2:
             raise OSError("no second one")
+        return super().make(length, size, folder)
+
+
+class Slow(Countdowns):
+    """Makes one env, and then none until it is interrupted."""
+
+    def make(self, length: int = 2, size: str = "small", folder: str = "") -> Any:
+        if self.open:
+            noted(folder, "waiting")
+            threading.Event().wait()
         return super().make(length, size, folder)
 
 

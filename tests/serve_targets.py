@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from support.zoo import Countdown
 from rlmesh import NO_ADAPTER
 from rlmesh import adapters as adapt
 from rlmesh.numpy import Model
+from rlmesh.spaces import Discrete
 
 if "RLMESH_TEST_MARKER" in os.environ:
     Path(os.environ["RLMESH_TEST_MARKER"]).touch()
@@ -102,6 +104,30 @@ def make_sized(length: int) -> Any:
 
 def make_nothing() -> Any:
     return None
+
+
+def make_exit() -> Any:
+    sys.exit(3)
+
+
+class Bare:
+    """What an env must have, and nothing of gymnasium's own."""
+
+    observation_space = Discrete(2)
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return 0, {}
+
+    def step(self, action: Any) -> Any:
+        return 0, 0.0, True, False, {}
+
+    def close(self) -> None:
+        pass
+
+
+def make_bare() -> Any:
+    return Bare()
 
 
 constant = Constant()

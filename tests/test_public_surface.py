@@ -22,7 +22,7 @@ EXPORTED = {
         DESCRIBE_METADATA_KEY DESCRIBE_SCHEMA_VERSION ENV_RESET_OPTIONS_KEY NO_ADAPTER
         RANDOM_SAMPLE BuildInfo EnvFactory EnvServer EnvironmentException EpisodeFailure
         EpisodeResult Model ModelException ModelServer Param ParamSpec PredictContext
-        ProtocolException RLMeshException RemoteEnv RemoteModel RemoteVectorEnv RunContext
+        ProtocolException RLMeshException Reader RemoteEnv RemoteModel RemoteVectorEnv RunContext
         RunHooks RunResult ServeOptions Session StepEvent TelemetryRow Tensor Variant Vector
         WorkflowEditionWarning __version__ adapters bridges build_info checks
         current_workflow_edition describe describe_json gymnasium jax numpy params
@@ -94,8 +94,8 @@ EXPORTED = {
     """,
     "rlmesh.types": """
         BatchPredictContext EnvLike EnvTarget HasAddress HasEnvContract InfoDict LocalEnvTarget
-        Metadata PredictContext PrimitiveValue SpaceLike SpecArg SupportsMake SupportsResetStep
-        Value VectorEnvLike ViewArg
+        Metadata ModelTarget PredictContext PrimitiveValue SpaceLike SpecArg SupportsMake
+        SupportsResetStep Value VectorEnvLike ViewArg
     """,
 }
 """Names, in the order of ``__all__``, by public module."""

@@ -235,7 +235,6 @@ def test_the_env_is_closed_when_the_server_cannot_start(tmp_path: Path) -> None:
         (["--env", "CartPole-v99"], "v99"),
         (["--env", "CartPole-v1", "--kwargs-json", '{"bogus": 1}'], "bogus"),
         (["--env", "CartPole-v1", "--package", "no_such_package"], "no_such_package"),
-        (["--env", "CartPole-v1", "--address", "host:port"], "invalid address"),
         (["--env", "CartPole-v1", "--ready-fd", "99"], "--ready-fd 99 cannot be written to"),
     ],
 )

@@ -151,6 +151,20 @@ def test_what_was_made_is_closed_where_making_fails_half_way(
     assert notes(tmp_path) == {"made": "x", "env-closed": "x", "closed": "x"}
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_made_is_closed_where_a_signal_ends_the_making(
+    number: int, status: int, tmp_path: Path
+) -> None:
+    kwargs = json.dumps({"folder": str(tmp_path)})
+    argv = [sys.executable, "-m", "rlmesh.serve", FACTORIES + "Slow", "--num-envs", "2"]
+    with Child([*argv, "--address", "127.0.0.1:0", "--kwargs-json", kwargs]) as child:
+        eventually((tmp_path / "waiting").exists, "the second env is being made")
+        child.signal(number)
+        assert child.wait(seconds=SECONDS) == status
+        assert child.errors() == ""
+    assert notes(tmp_path) == {"made": "x", "waiting": "x", "env-closed": "x", "closed": "x"}
+
+
 def test_what_was_made_is_closed_where_the_address_is_taken(tmp_path: Path) -> None:
     with rlmesh.EnvServer(serve_factories.Arm()) as other:
         other.start()

@@ -278,7 +278,15 @@ def test_a_loaded_model_is_closed_when_the_address_is_taken(tmp_path: Path) -> N
         (["--env", TARGETS + "an_env", "--num-envs", "2"], "cannot be several lanes"),
         (["--env", TARGETS + "a_number"], "expected a function or class"),
         (["--model", TARGETS + "a_number"], "got int"),
-        ([TARGETS + "Constant", "--address", "host:port"], "invalid address"),
+        (["--env", TARGETS + "Needy"], "Needy is a model"),
+        ([TARGETS + "Factory.make"], "is a method; name its class"),
+        (["--env", TARGETS + "make_exit"], "make_exit ended the process with sys.exit(3)"),
+        ([".relative:X"], "expected MODULE:NAME"),
+        (
+            [TARGETS + "make_bare", "--num-envs", "2", "--vectorization-mode", "sync"],
+            "gymnasium cannot join these envs",
+        ),
+        ([TARGETS + "Constant", "--kwargs-json", '{"cls": 1}'], "takes no 'cls'"),
     ],
 )
 def test_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,6 +317,13 @@ USAGE: list[tuple[list[str], dict[str, str], str]] = [
     ([TARGETS + "Constant"], {"RLMESH_FRAMEWORK": "mx"}, "RLMESH_FRAMEWORK: unknown framework"),
     (["--env", "X-v0"], {"RLMESH_NUM_ENVS": "many"}, "RLMESH_NUM_ENVS: expected a whole number"),
     (["--env", "X-v0"], {"RLMESH_VECTORIZATION_MODE": "x"}, "expected sync or async"),
+    (["--env", "X-v0", "--address", "host:port"], {}, "invalid address: 'host:port'"),
+    (["--env", "X-v0", "--address", ""], {}, "address cannot be empty"),
+    (["--env", "X-v0"], {"RLMESH_ADDRESS": "https://host:1"}, "invalid address: 'https://host:1'"),
+    (["--env", "X-v0"], {"RLMESH_TOKEN": "\u00e9"}, "token must be at most 8192 printable ASCII"),
+    (["--env", "X-v0"], {"RLMESH_MAKE_KWARGS": "[" * 100_000}, "RLMESH_MAKE_KWARGS: not JSON"),
+    (["--env", "X-v0"], {"RLMESH_MAKE_KWARGS": "NaN"}, "expected a JSON object, got NaN"),
+    (["--env", "X-v0"], {"RLMESH_NUM_ENVS": "0"}, "expected a whole number >= 1, got '0'"),
 ]
 
 

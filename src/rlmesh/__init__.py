@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from rlmesh._build import BuildInfo, build_info
     from rlmesh._version import __version__
+    from rlmesh.adapters.readers import Reader
     from rlmesh.describing import (
         DESCRIBE_METADATA_KEY,
         DESCRIBE_SCHEMA_VERSION,
@@ -83,6 +84,7 @@ __all__ = [
     "PredictContext",
     "ProtocolException",
     "RLMeshException",
+    "Reader",
     "RemoteEnv",
     "RemoteModel",
     "RemoteVectorEnv",
@@ -151,6 +153,7 @@ _HOMES = {
     "partial_result": "rlmesh.evals.engine",
     "session": "rlmesh.evals.run",
     "RLMeshException": "rlmesh.errors",
+    "Reader": "rlmesh.adapters.readers",
     "RemoteEnv": "rlmesh.envs.remote",
     "RemoteModel": "rlmesh.evals.model",
     "RemoteVectorEnv": "rlmesh.envs.remote",
@@ -178,8 +181,7 @@ _MODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> Any:
-    # Everything is loaded when first used, so that importing rlmesh costs next to nothing.
+def _load(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"rlmesh.{name}")
     home = _HOMES.get(name)
@@ -190,6 +192,12 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+# Everything is loaded when first used, so that importing rlmesh costs next to nothing. A type
+# checker reads the imports above; seeing this, it would take a misspelt name for Any.
+if not TYPE_CHECKING:
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

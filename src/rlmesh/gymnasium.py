@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ except ImportError as exc:
         "rlmesh.gymnasium requires gymnasium >= 0.29: pip install 'rlmesh[gymnasium]'"
     ) from exc
 
+from rlmesh._typevars import ActT, ObsT, Subscriptable
 from rlmesh.envs.handler import WARNING_KEY
 from rlmesh.envs.link import ScalarLink
 from rlmesh.envs.remote import CONNECT_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS
@@ -33,10 +34,9 @@ from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 __all__ = ["RemoteEnv", "RemoteVectorEnv"]
 
 if TYPE_CHECKING:
-    _Env = gymnasium.Env[Any, Any]
     _VectorEnv = VectorEnv[Any, Any, Any]
 else:
-    _Env, _VectorEnv = gymnasium.Env, VectorEnv  # VectorEnv takes no parameters before 1.0
+    _VectorEnv = VectorEnv  # takes no parameters before 1.0
 
 
 class _PlainLink(ScalarLink):
@@ -61,7 +61,7 @@ class _VectorClient(_NumpyVectorEnv):
         return self._link.recv_step()
 
 
-class RemoteEnv(_Env):
+class RemoteEnv(Subscriptable, gymnasium.Env[ObsT, ActT]):
     """A single env served elsewhere, as a ``gymnasium.Env``.
 
     Takes the arguments of :class:`rlmesh.numpy.RemoteEnv` and raises as it does. Two differences
@@ -124,13 +124,13 @@ class RemoteEnv(_Env):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[ObsT, dict[str, Any]]:
         """Start an episode; see :meth:`rlmesh.numpy.RemoteEnv.reset`."""
         observation, info = self._remote.reset(seed=seed, options=options)
         super().reset(seed=seed)
         return self._as_gymnasium(observation), _warned(info)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Take one step; see :meth:`rlmesh.numpy.RemoteEnv.step`."""
         observation, reward, terminated, truncated, info = self._remote.step(action)
         return self._as_gymnasium(observation), reward, terminated, truncated, _warned(info)
@@ -155,7 +155,7 @@ class RemoteEnv(_Env):
     __repr__ = __str__
 
 
-class RemoteVectorEnv(_VectorEnv):
+class RemoteVectorEnv(Subscriptable, _VectorEnv, Generic[ObsT, ActT]):
     """Several lanes served elsewhere, as a ``gymnasium.vector.VectorEnv``.
 
     Takes the arguments of :class:`rlmesh.numpy.RemoteVectorEnv` and raises as it does.
@@ -228,21 +228,21 @@ class RemoteVectorEnv(_VectorEnv):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[ObsT, dict[str, Any]]:
         """Start an episode in every lane, or in those of ``options["reset_mask"]``."""
         observations, infos = self._remote.reset(seed=seed, options=options)
         return self._as_gymnasium(observations), _gathered(_warned(infos), self.num_envs)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ActT) -> tuple[ObsT, Any, Any, Any, dict[str, Any]]:
         """Step every lane; see :meth:`rlmesh.numpy.RemoteVectorEnv.step`."""
         self._remote.send_step(actions)
         return self.step_wait()
 
-    def step_async(self, actions: Any) -> None:
+    def step_async(self, actions: ActT) -> None:
         """Send the actions; :meth:`step_wait` returns what comes of them."""
         self._remote.send_step(actions)
 
-    def step_wait(self, **_: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step_wait(self, **_: Any) -> tuple[ObsT, Any, Any, Any, dict[str, Any]]:
         """Return the outcome of :meth:`step_async`."""
         observations, rewards, terminated, truncated, infos = self._remote.recv_step()
         infos = _gathered(_warned(infos), self.num_envs)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rlmesh._typevars import ActT, ActT_co, ObsT, ObsT_contra
 from rlmesh.envs.factory import EnvFactory as _EnvFactory
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
@@ -91,8 +92,10 @@ def _concrete() -> type:
 @cache
 def _device(name: str) -> Any:
     """Return the device that is called ``platform`` or ``platform:index``."""
-    platform, _, index = name.partition(":")
+    platform, colon, index = name.partition(":")
     try:
+        if not platform or (colon and not index.isdecimal()):
+            raise ValueError(name)
         return _jax().local_devices(backend=platform)[int(index or 0)]
     except (RuntimeError, ValueError, IndexError):
         known = sorted({f"{device.platform}:{device.id}" for device in _jax().local_devices()})
@@ -136,7 +139,8 @@ class _Jax:
 
     def to_host_many(self, leaves: Sequence[Any], /) -> list[np.ndarray[Any, Any]]:
         for leaf in leaves:
-            leaf.copy_to_host_async()  # all of them are on their way before the first is awaited
+            if not leaf.is_deleted():
+                leaf.copy_to_host_async()  # all are on their way before the first is awaited
         return [to_host(leaf) for leaf in leaves]
 
     def is_array(self, leaf: Any, /) -> bool:
@@ -176,12 +180,12 @@ class EnvFactory(_EnvFactory):
     _framework = JAX
 
 
-class Model(_Model):
+class Model(_Model[ObsT_contra, ActT_co]):
     __doc__ = _Model.__doc__
     _framework = JAX
 
 
-class RemoteEnv(_RemoteEnv):
+class RemoteEnv(_RemoteEnv[ObsT, ActT]):
     __doc__ = _RemoteEnv.__doc__
     _framework = JAX
 
@@ -191,7 +195,7 @@ class RemoteModel(_RemoteModel):
     _framework = JAX
 
 
-class RemoteVectorEnv(_RemoteVectorEnv):
+class RemoteVectorEnv(_RemoteVectorEnv[ObsT, ActT]):
     __doc__ = _RemoteVectorEnv.__doc__
     _framework = JAX
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from rlmesh._typevars import ActT, ActT_co, ObsT, ObsT_contra
 from rlmesh.envs.factory import EnvFactory as _EnvFactory
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
@@ -49,12 +50,12 @@ class EnvFactory(_EnvFactory):
     _framework = NUMPY
 
 
-class Model(_Model):
+class Model(_Model[ObsT_contra, ActT_co]):
     __doc__ = _Model.__doc__
     _framework = NUMPY
 
 
-class RemoteEnv(_RemoteEnv):
+class RemoteEnv(_RemoteEnv[ObsT, ActT]):
     __doc__ = _RemoteEnv.__doc__
     _framework = NUMPY
 
@@ -64,7 +65,7 @@ class RemoteModel(_RemoteModel):
     _framework = NUMPY
 
 
-class RemoteVectorEnv(_RemoteVectorEnv):
+class RemoteVectorEnv(_RemoteVectorEnv[ObsT, ActT]):
     __doc__ = _RemoteVectorEnv.__doc__
     _framework = NUMPY
 

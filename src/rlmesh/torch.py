@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rlmesh._typevars import ActT, ActT_co, ObsT, ObsT_contra
 from rlmesh.envs.factory import EnvFactory as _EnvFactory
 from rlmesh.envs.remote import RemoteEnv as _RemoteEnv
 from rlmesh.envs.remote import RemoteVectorEnv as _RemoteVectorEnv
@@ -88,9 +89,11 @@ class _Torch:
         return to_host(leaf)
 
     def to_host_many(self, leaves: Sequence[Any], /) -> list[np.ndarray[Any, Any]]:
+        strided = _torch().strided
         afar: dict[Any, list[int]] = {}
         for index, leaf in enumerate(leaves):
-            if leaf.device.type != "cpu" and _dtype_name(leaf) in DTYPES:
+            plain = leaf.layout is strided and _dtype_name(leaf) in DTYPES
+            if plain and leaf.device.type != "cpu":
                 afar.setdefault(leaf.device, []).append(index)
         hosted: dict[int, np.ndarray[Any, Any]] = {}
         for indices in afar.values():
@@ -144,12 +147,12 @@ class EnvFactory(_EnvFactory):
     _framework = TORCH
 
 
-class Model(_Model):
+class Model(_Model[ObsT_contra, ActT_co]):
     __doc__ = _Model.__doc__
     _framework = TORCH
 
 
-class RemoteEnv(_RemoteEnv):
+class RemoteEnv(_RemoteEnv[ObsT, ActT]):
     __doc__ = _RemoteEnv.__doc__
     _framework = TORCH
 
@@ -159,7 +162,7 @@ class RemoteModel(_RemoteModel):
     _framework = TORCH
 
 
-class RemoteVectorEnv(_RemoteVectorEnv):
+class RemoteVectorEnv(_RemoteVectorEnv[ObsT, ActT]):
     __doc__ = _RemoteVectorEnv.__doc__
     _framework = TORCH
 

@@ -18,9 +18,13 @@ from typing import (
     runtime_checkable,
 )
 
+from rlmesh._typevars import ActT, ActT_contra, ObsT, ObsT_co
 from rlmesh.adapters.specs import ModelSpec
+from rlmesh.evals.policy import RandomSample
 from rlmesh.models.context import PredictContext
 from rlmesh.models.model import _NoAdapter  # pyright: ignore[reportPrivateUsage]
+from rlmesh.models.policies import PolicySource
+from rlmesh.models.remote import RemoteModel
 from rlmesh.values.tensor import Tensor
 from rlmesh.wire.contract import EnvContract
 
@@ -33,6 +37,7 @@ __all__ = [
     "InfoDict",
     "LocalEnvTarget",
     "Metadata",
+    "ModelTarget",
     "PredictContext",
     "PrimitiveValue",
     "SpaceLike",
@@ -78,8 +83,19 @@ class SupportsResetStep(Protocol):
 
 
 @runtime_checkable
-class EnvLike(SupportsResetStep, Protocol):
-    """An env with the gymnasium surface: what ``EnvServer`` serves and ``run`` drives."""
+class EnvLike(SupportsResetStep, Protocol[ObsT_co, ActT_contra]):
+    """An env with the gymnasium surface: what ``EnvServer`` serves and ``run`` drives.
+
+    ``EnvLike[Observation, Action]`` says what its values are; without arguments they are Any.
+    """
+
+    def reset(self, *args: Any, **kwargs: Any) -> tuple[ObsT_co, Any]:
+        """Begin an episode: (observation, info)."""
+        ...
+
+    def step(self, action: ActT_contra, /) -> tuple[ObsT_co, Any, Any, Any, Any]:
+        """Take one step of it: (observation, reward, terminated, truncated, info)."""
+        ...
 
     @property
     def observation_space(self) -> Any:
@@ -97,8 +113,19 @@ class EnvLike(SupportsResetStep, Protocol):
 
 
 @runtime_checkable
-class VectorEnvLike(SupportsResetStep, Protocol):
-    """A vector env: several envs that are stepped together, values batched along a first axis."""
+class VectorEnvLike(SupportsResetStep, Protocol[ObsT_co, ActT_contra]):
+    """A vector env: several envs that are stepped together, values batched along a first axis.
+
+    ``VectorEnvLike[Observations, Actions]`` says what its batched values are.
+    """
+
+    def reset(self, *args: Any, **kwargs: Any) -> tuple[ObsT_co, Any]:
+        """Begin an episode in every env: (observations, info)."""
+        ...
+
+    def step(self, actions: ActT_contra, /) -> tuple[ObsT_co, Any, Any, Any, Any]:
+        """Step every env: (observations, rewards, terminated, truncated, info)."""
+        ...
 
     @property
     def num_envs(self) -> int:
@@ -175,11 +202,20 @@ BatchPredictContext: TypeAlias = list[PredictContext]
 SpecArg: TypeAlias = Union[ModelSpec, _NoAdapter, None]
 """A model's ``spec``."""
 
-LocalEnvTarget: TypeAlias = Union[SupportsResetStep, SupportsMake, HasAddress, str]
+LocalEnvTarget: TypeAlias = Union[
+    EnvLike[ObsT, ActT], SupportsResetStep, SupportsMake, HasAddress, str
+]
 """One thing to evaluate on: an env, a factory, a server, an address."""
 
-EnvTarget: TypeAlias = Union[LocalEnvTarget, HasEnvContract, Sequence[LocalEnvTarget]]
+EnvTarget: TypeAlias = Union[
+    LocalEnvTarget[ObsT, ActT], HasEnvContract, Sequence[LocalEnvTarget[ObsT, ActT]]
+]
 """What ``run`` and ``session`` take as ``env``."""
+
+ModelTarget: TypeAlias = Union[
+    PolicySource[Any, Any], RemoteModel, Sequence[RemoteModel], RandomSample
+]
+"""What ``run`` and ``session`` take as ``model``."""
 
 ViewArg: TypeAlias = Union[str, bool, None]
 """How a run is watched."""

@@ -141,6 +141,33 @@ def test_attributes_that_raise() -> None:
     assert "workflow_edition_error" in envelope["runtime"]
 
 
+class Evasive:
+    """Whatever it is asked for that it lacks, it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize(
+    ("methods", "kind"), [(("predict",), "model"), (("reset", "step"), "env"), (("make",), "env")]
+)
+def test_an_instance_that_raises_when_it_is_asked(methods: tuple[str, ...], kind: str) -> None:
+    thing = type("Thing", (Evasive,), dict.fromkeys(methods, lambda self, *given: 0))()
+    envelope = rlmesh.describe(thing)
+    assert envelope["kind"] == kind and envelope["target"]["qualname"].endswith(":Thing")
+    part = {"model": "model_spec", "env": "env_spec"}[kind]
+    assert envelope[part]["error_type"] in ("RuntimeError", "TypeError")
+    assert rlmesh.describe_json(thing) == rlmesh.describe_json(thing)
+
+
+def test_what_cannot_be_told_apart_nor_shown_is_refused_by_its_class() -> None:
+    with pytest.raises(TypeError, match=r"cannot describe an object of \S+:Evasive"):
+        rlmesh.describe(Evasive())
+
+
 class Cyclic:
     def __repr__(self) -> str:
         raise RuntimeError("no repr")

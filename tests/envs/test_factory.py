@@ -312,6 +312,27 @@ def test_fac_2_what_is_no_env_is_refused(thing: Any) -> None:
         factory(lambda self: thing)().make()
 
 
+def test_what_make_returned_is_closed_where_it_cannot_be_published() -> None:
+    closed: list[str] = []
+
+    class Evasive(Arm):
+        @property
+        def metadata(self) -> Any:  # type: ignore[override]
+            raise RuntimeError("no metadata")
+
+        def close(self) -> None:
+            closed.append(type(self).__name__)
+
+    class Stepless:
+        reset = close = Evasive.close
+
+    for kind, words in ((Evasive, "no metadata"), (Stepless, "expected an env with reset")):
+        made = factory(lambda self, kind=kind: kind(), reset_options=("trial_index",))()
+        with pytest.raises((RuntimeError, TypeError), match=words):
+            made.make()
+    assert closed == ["Evasive", "Stepless"]
+
+
 def test_an_overriding_make_may_call_the_one_it_overrides() -> None:
     calls: list[Any] = []
 

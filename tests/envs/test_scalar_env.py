@@ -513,5 +513,10 @@ def test_a_class_is_no_env() -> None:
     """SRV-10: the commonest slip has its own words."""
     with pytest.raises(TypeError, match="got the class Countdown; construct it first"):
         EnvServer(Countdown)
+    factory = type("Some", (rlmesh.EnvFactory,), {"make": lambda self: Countdown()})()
+    with pytest.raises(TypeError, match=r"got Some; pass what its make\(\) returns"):
+        EnvServer(factory)
+    with pytest.raises(TypeError, match=r"tags must be rlmesh\.adapters\.EnvTags, got dict"):
+        EnvServer(Countdown(), tags={})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="env must have a 'step' method, got int"):
         EnvServer(3)

@@ -158,6 +158,24 @@ def test_the_error_of_the_run_wins_over_one_of_closing() -> None:
         rlmesh.run(one, Countdowns("close"))
 
 
+def test_why_an_env_cannot_be_driven_wins_over_one_of_closing_it() -> None:
+    class Spaceless(Countdown):
+        def __init__(self) -> None:
+            super().__init__(2)
+            del self.observation_space
+
+        def close(self) -> None:
+            raise OSError("nothing to close")
+
+    class Closeless:
+        reset, step = Countdown.reset, Countdown.step
+
+    for env, words in ((Spaceless(), "must have observation_space"), (Closeless(), "'close'")):
+        duck = type("Duck", (), {"make": lambda self, env=env: env})
+        with pytest.raises(TypeError, match=words):
+            rlmesh.run(one, duck())
+
+
 def test_close_env_changes_nothing_for_what_is_closed_anyway() -> None:
     factory = Countdowns()
     rlmesh.run(one, factory, close_env=True)

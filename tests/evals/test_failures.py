@@ -380,6 +380,31 @@ def test_a_model_class_is_made_and_closed_by_the_run() -> None:
     assert [model.closed for model in made] == [1]
 
 
+class Stuck(Walk):
+    def close(self) -> None:
+        raise Boom("the simulator hangs on")
+
+
+@pytest.mark.parametrize("exc", [Boom("here"), KeyboardInterrupt()])
+def test_what_closing_raises_does_not_cost_the_result(exc: BaseException) -> None:
+    expected = numbers(rlmesh.run(feedback, Walk(), seeds=SEEDS))
+
+    class Made(rlmesh.EnvFactory):
+        def make(self) -> Any:
+            return Stuck()
+
+    log = Log("model close", exc)
+    for raised, run in (
+        (type(exc), lambda: rlmesh.run(logged(log), Walk(), seeds=SEEDS)),
+        (Boom, lambda: rlmesh.run(feedback, Made(), seeds=SEEDS)),
+        (Boom, lambda: rlmesh.run(feedback, Stuck(), seeds=SEEDS, close_env=True)),
+    ):
+        with pytest.raises(raised) as caught:
+            run()
+        result = rlmesh.partial_result(caught.value)
+        assert result is not None and numbers(result) == expected
+
+
 @pytest.mark.parametrize("exc", [SystemExit(3), KeyboardInterrupt()])
 @pytest.mark.parametrize("world", WORLDS)
 def test_leaving_the_process_cleans_up_too(

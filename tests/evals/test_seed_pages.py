@@ -11,8 +11,10 @@ import pytest
 from eval_envs import Walk, feedback, open_loop
 from support import serving
 from traces import numbers
+from view_envs import Rig
 
 import rlmesh
+from rlmesh import adapters as adapt
 from rlmesh.numpy import Model
 
 
@@ -196,6 +198,77 @@ def test_a_baseline_that_ignores_observations() -> None:
     """ "pass rlmesh.RANDOM_SAMPLE as the model"."""
     baseline = rlmesh.run(rlmesh.RANDOM_SAMPLE, gymnasium.make("CartPole-v1"), max_episodes=10)
     assert baseline.num_episodes == 10 and baseline.total_steps >= 80
+
+
+def test_row_random_sample_resolves_no_adapter_even_on_a_tagged_env() -> None:
+    result = rlmesh.run(rlmesh.RANDOM_SAMPLE, Rig(), seeds=range(3))
+    assert result.num_episodes == 3 and result.advisories == ()
+
+
+def test_row_spec_no_adapter_skips_resolution_and_predict_gets_the_raw_observation() -> None:
+    keys: list[Any] = []
+
+    def policy(observation: Any) -> Any:
+        keys.append(sorted(observation))
+        return np.zeros(2, np.float32)
+
+    Model(policy, spec=rlmesh.NO_ADAPTER).run(Rig(), seeds=[1])
+    assert keys == [["arm", "depth", "front", "side", "task", "wrist"]]
+    with pytest.raises(adapt.AdapterResolutionError, match="spec=None"):
+        Model(policy).run(Rig(), seeds=[1])
+
+
+@pytest.mark.parametrize("where", ["model", "call"])
+def test_row_trust_entrypoints_lets_a_spec_name_code(where: str) -> None:
+    class Policy(Model):
+        spec = adapt.ModelSpec(
+            {"all": adapt.Custom(entrypoint="builtins:len")},
+            adapt.Action(adapt.Actuator(adapt.ACTION_JOINT_POS, 2)),
+        )
+
+        def predict(self, observation: Any) -> Any:
+            assert observation == {"all": 6}
+            return np.zeros(2, np.float32)
+
+    with pytest.raises(adapt.AdapterResolutionError, match="trust_entrypoints=True"):
+        Policy().run(Rig(), seeds=[1])
+    if where == "model":
+        Policy(trust_entrypoints=True).run(Rig(), seeds=[1])
+    else:
+        Policy().run(Rig(), seeds=[1], trust_entrypoints=True)
+
+
+def test_quirk_policy_expects_different_keys_behind_an_adapter() -> None:
+    """The SmolVLA pattern: the adapter delivers the spec's keys, ``_obs`` the policy's."""
+    tasks: list[Any] = []
+
+    class Policy(Model):
+        spec = adapt.ModelSpec(
+            {
+                "observation.images.image": adapt.Image(adapt.IMAGE_PRIMARY, size=8, fit="pad"),
+                "observation.state": adapt.State(adapt.JOINT_POS, dim=2),
+                "instruction": adapt.Text(adapt.INSTRUCTION),
+            },
+            adapt.Action(adapt.Actuator(adapt.ACTION_JOINT_POS, 2)),
+        )
+
+        def _obs(self, observations: Any) -> Any:
+            return {
+                "image": observations["observation.images.image"],
+                "state": observations["observation.state"],
+                "task": observations["instruction"],  # a list of N strings in a batch corner
+            }
+
+        def predict_batch(self, observations: Any) -> Any:
+            policy = self._obs(observations)
+            assert policy["image"].shape[1:] == (8, 8, 3)
+            tasks.append(policy["task"])
+            return policy["state"] / 2
+
+    local = Policy().run([Rig(), Rig()], seeds=[0, 1])
+    assert tasks[0] == ["reach for 0", "reach for 1"]
+    with serving([Rig(), Rig()]) as server:
+        assert numbers(Policy().run(server.address, seeds=[0, 1])) == numbers(local)
 
 
 def test_to_recover_a_long_run_start_where_it_was_left() -> None:

@@ -77,7 +77,9 @@ def test_row_obs_placement_every_tensor_leaf_is_on_the_device() -> None:
             return {"move": observation["s"] * 2, "grip": observation["s"] > 1}
 
     policy = Policy()
-    action = model_corners(policy).predict(ROW)
+    corners = model_corners(policy)
+    put.clear()  # that the device is there was found out
+    action = corners.predict(ROW)
     assert policy.seen == [{"s": "far:0", "n": "2", "t": "go"}]
     assert action["move"].tolist() == [0, 2, 4] and action["grip"].tolist() == [False, False, True]
     assert put == [(3,)] and len(fetched) == 1
@@ -109,8 +111,9 @@ def test_rows_that_lie_on_the_device_already_are_fused_there() -> None:
             return observations["s"] + 1
 
     rows = [{"s": torch.full((2,), float(lane)).to(FAR)} for lane in range(3)]
+    corners = model_corners(Policy())
     put.clear()
-    plans = model_corners(Policy()).predict_rows(rows)
+    plans = corners.predict_rows(rows)
     assert put == [] and fetched == [(3, 2)]
     assert [plan[0].tolist() for plan in plans] == [[1, 1], [2, 2], [3, 3]]
 

@@ -203,6 +203,15 @@ def test_whatever_tensor_it_is_it_is_read(leaf: Any) -> None:
     assert tree_to_host([leaf, leaf, 3], framework)[1].tolist() == [1, 2]
 
 
+def test_a_tensor_without_a_numpy_form_is_a_value_error() -> None:
+    donated = jnp.ones(2)
+    donated.delete()
+    sparse = torch.ones(2).to_sparse()
+    for framework, leaf in ((JAX, donated), (TORCH, sparse), (TORCH, torch.ones(2).to("meta"))):
+        with pytest.raises(ValueError, match="cannot read"):
+            framework.to_host_many([leaf, leaf])
+
+
 # Adopting
 
 
@@ -294,6 +303,12 @@ def test_devices_are_named_as_the_framework_names_them(framework: Any) -> None:
         framework.from_host(array, "nowhere:0")
     with pytest.raises((ValueError, RuntimeError), match="cpu"):
         framework.to_device(framework.from_host(array), "cpux")
+
+
+@pytest.mark.parametrize("name", ["", ":0", "cpu:", "cpu:-1", "cpu:x"])
+def test_half_a_name_is_no_device_of_jax(name: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a JAX device such as cpu:0"):
+        JAX.from_host(np.zeros(1, np.float32), name)
 
 
 def test_jax_says_which_devices_there_are() -> None:

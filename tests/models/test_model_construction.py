@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from model_kinds import ACTION, CHUNK, NumpyModel, bits, make
+from support.zoo import Countdown
 
+import rlmesh
 from rlmesh.models import as_model, model_corners
 from rlmesh.models.corners import CORNERS
 from rlmesh.models.model import NO_ADAPTER, Model
-from rlmesh.params import MissingParamError, ParamError, UnknownParamError
+from rlmesh.params import MissingParamError, Param, ParamError, ParamSpec, UnknownParamError
 from rlmesh.values import NATIVE, NUMPY, Tensor
 
 SPEC = object()
@@ -196,6 +198,48 @@ def test_row_spec_the_keyword_overrides_the_class_attribute() -> None:
     assert repr(NO_ADAPTER) == "NO_ADAPTER"
 
 
+def test_row_params_what_load_takes_is_declared_checked_and_described() -> None:
+    """The page calls it advisory; here the binding is checked against it, too."""
+
+    class Swept(NumpyModel):
+        params = ParamSpec(Param("size", choices=("small", "large"), description="Which weights"))
+
+        def load(self, size: str = "small") -> None:
+            self.size = size
+
+        def predict(self, observation: Any) -> Any:
+            return self.size
+
+    assert Swept().size == "small" and Swept.from_config(size="large").size == "large"
+    with pytest.raises(ParamError, match="not in choices"):
+        Swept.from_config(size="tiny")
+    (param,) = rlmesh.describe(Swept)["params"]["param_spec"]["params"]
+    assert (param["name"], param["choices"], param["default"]) == (
+        "size",
+        ["small", "large"],
+        "small",
+    )
+
+
+def test_row_describe_is_the_envelope_of_the_class() -> None:
+    def load(self: Any) -> None:
+        raise AssertionError("nothing is loaded")
+
+    kind = type("Sub", (NumpyModel,), {"predict": lambda self, o: ACTION, "load": load})
+    assert kind.describe() == rlmesh.describe(kind)
+    assert kind.describe()["corners"] == ["predict"]
+
+
+def test_row_load_runs_once_on_the_served_path_with_the_resolved_params() -> None:
+    """``from_config`` is what ``python -m rlmesh.serve`` makes a model with."""
+    model = Configured.from_config(checkpoint="a")
+    with rlmesh.ModelServer(model) as server:
+        server.start()
+        with rlmesh.session(rlmesh.RemoteModel(server.address), Countdown(9)) as session:
+            assert session.predict(session.reset(seed=0)[0]) == 4
+    assert model.loads == [{"checkpoint": "a", "steps": 4}]
+
+
 def test_row_trust_entrypoints_is_kept() -> None:
     assert NumpyModel(lambda o: ACTION, trust_entrypoints=True).trust_entrypoints is True
 
@@ -294,6 +338,11 @@ def test_mod_4_needs_an_authored_subclass_and_a_load() -> None:
     assert kind.from_config()
     with pytest.raises(TypeError, match=r"Bare does not override load\(\).*checkpoint"):
         kind.from_config(checkpoint="a")
+
+
+def test_mod_4_no_name_is_taken_by_from_config_itself() -> None:
+    with pytest.raises(UnknownParamError, match="takes no 'cls'"):
+        Configured.from_config(cls=1)
 
 
 def test_mod_4_a_model_made_inside_another_still_loads() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_kinds import NumpyModel, bits, make, resolve
+from model_kinds import ACTION, NumpyModel, bits, make, resolve
 
+import rlmesh
+from rlmesh.jax import Model as JaxModel
 from rlmesh.models import model_corners
 from rlmesh.models.model import Model
 from rlmesh.torch import Model as TorchModel
@@ -86,6 +88,19 @@ def test_row_wrong_backend_a_device_raises(base: type[Model]) -> None:
     model.device = "cuda"
     with pytest.raises(ValueError, match=r"device='cuda' requires a torch/jax model"):
         model_corners(model)
+
+
+@pytest.mark.parametrize("base", [TorchModel, JaxModel])
+@pytest.mark.parametrize("device", ["moon", "", object()])
+def test_a_device_that_is_not_there_is_found_before_anything_is_connected(
+    base: type[Model], device: Any
+) -> None:
+    model = make(base, predict=lambda self, o: ACTION, device=device)
+    name = "torch" if base is TorchModel else "jax"
+    with pytest.raises(ValueError, match=rf"device=.*: {name} cannot put observations there"):
+        model_corners(model)
+    with pytest.raises(ValueError, match="cannot put observations there"):
+        rlmesh.run(model, "127.0.0.1:1", seeds=[0])
 
 
 @pytest.mark.parametrize("framework", [NUMPY, NATIVE])

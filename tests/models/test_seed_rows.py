@@ -5,11 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
 from model_kinds import ACTION, CHUNK, NumpyModel, bits, make, resolve
+from support.zoo import Countdown
 
+import rlmesh
+from rlmesh.jax import Model as JaxModel
 from rlmesh.models import ChunkQueue, EpisodeContexts, model_corners
 from rlmesh.models.model import Model
 from rlmesh.torch import Model as TorchModel
@@ -98,7 +103,83 @@ def test_shape_gpu_resident() -> None:
     assert model_corners(Policy()).predict(OBSERVATION).tolist() == [1, 1]
 
 
+# "The four corners and the lifecycle are identical across native, numpy, torch, and jax"
+
+
+@pytest.mark.parametrize("base", [Model, NumpyModel, TorchModel, JaxModel])
+def test_row_the_lifecycle_is_the_same_in_every_framework(base: type[Model]) -> None:
+    told: list[str] = []
+
+    class Policy(base):  # type: ignore[misc, valid-type]
+        def load(self) -> None:
+            told.append("load")
+
+        def predict(self, observation: Any) -> Any:
+            told.append("predict")
+            return 1
+
+        def reset(self) -> None:
+            told.append("reset")
+
+        def close(self) -> None:
+            told.append("close")
+
+    rlmesh.run(Policy(), Countdown(2), seeds=[0, 1])
+    assert told == ["load", *["predict", "predict", "reset"] * 2, "close"]
+
+
 # "Model quirks"
+
+
+@pytest.mark.parametrize(("base", "device"), [(TorchModel, "meta"), (JaxModel, "cpu:0")])
+def test_quirk_compute_device_is_set_in_load(base: type[Model], device: str) -> None:
+    seen: list[str] = []
+
+    class Policy(base):  # type: ignore[misc, valid-type]
+        def load(self) -> None:
+            self.device = device
+
+        def predict(self, observation: Any) -> Any:
+            seen.append(str(observation["observation.state"].device))
+            return np.ones(2)
+
+    assert model_corners(Policy()).predict(OBSERVATION).tolist() == [1, 1]
+    assert seen == ["meta" if base is TorchModel else str(jax.devices()[0])]
+
+
+def test_quirk_stateful_policy_reset_fires_at_each_episode_boundary() -> None:
+    corners = model_corners(Counting())
+    for episode in "ab":
+        assert [corners.predict(OBSERVATION) for _ in range(2)] == [1, 2]
+        corners.end_episode(episode)
+
+
+def test_quirk_policy_expects_different_keys() -> None:
+    """The page's ``_obs``: in a batch corner the task is a list of N strings."""
+    tasks: list[Any] = []
+
+    class Policy(TorchModel):
+        def _obs(self, observations: Any) -> Any:
+            return {
+                "image": observations["observation.images.image"],
+                "wrist": observations["observation.images.wrist"],
+                "state": observations["observation.state"],
+                "task": observations["instruction"],
+            }
+
+        def predict_chunk_batch(self, observations: Any) -> Any:
+            policy = self._obs(observations)
+            tasks.append(policy["task"])
+            bright = policy["image"].float().amax((1, 2, 3)) + policy["wrist"].amax((1, 2, 3))
+            return (policy["state"][:, :2] + bright[:, None])[:, None].repeat(1, 4, 1)
+
+    frame = np.ones((3, 2, 2), np.uint8)
+    cameras = {"observation.images.image": frame, "observation.images.wrist": frame}
+    corners = model_corners(Policy())
+    plans = corners.predict_rows([{**cameras, **OBSERVATION}] * 2, None, 4)
+    assert [[action.tolist() for action in plan] for plan in plans] == [[[2.0, 3.0]] * 4] * 2
+    assert corners.predict({**cameras, **OBSERVATION}).tolist() == [2, 3]
+    assert tasks == [["pick", "pick"], ["pick"]]
 
 
 def test_quirk_normalization_stats_are_loaded_with_the_weights() -> None:
@@ -157,6 +238,31 @@ def test_pitfall_value_error_on_device() -> None:
     with pytest.raises(ValueError, match="requires a torch/jax model"):
         make(NumpyModel, predict=lambda self, o: ACTION, device="cuda")
     assert make(TorchModel, predict=lambda self, o: ACTION, device="cpu")
+
+
+@pytest.mark.parametrize(("base", "zeros"), [(TorchModel, torch.zeros), (JaxModel, jnp.zeros)])
+def test_pitfall_obs_not_on_the_gpu(base: type[Model], zeros: Any) -> None:
+    """``self.device`` alone is followed; where the weights went is not."""
+    seen: list[Any] = []
+
+    class Policy(base):  # type: ignore[misc, valid-type]
+        def load(self) -> None:
+            self.place = "meta" if base is TorchModel else "cpu:0"
+
+        def predict(self, observation: Any) -> Any:
+            seen.append(observation["observation.state"])
+            return zeros(2)
+
+    model = Policy()
+    corners = model_corners(model)
+    corners.predict(OBSERVATION)
+    model.device = model.place
+    corners.predict(OBSERVATION)
+    before, after = (str(leaf.device) for leaf in seen)
+    if base is TorchModel:
+        assert (before, after) == ("cpu", "meta")
+    else:  # one device: free to follow the weights before, committed to it after
+        assert [leaf.committed for leaf in seen] == [False, True]
 
 
 def test_pitfall_stateful_policy_leaks_across_episodes_without_reset() -> None:

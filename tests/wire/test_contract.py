@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
@@ -158,9 +159,20 @@ def test_what_the_contract_says_of_itself() -> None:
         "render_mode": None,
         "autoreset_mode": "Disabled",
         "metadata": None,
-        "observation_space": Box(-1, 1, (3,)),
-        "action_space": Discrete(4),
+        "observation_space": {
+            "kind": "box",
+            "shape": [3],
+            "dtype": "float32",
+            "details": {"bounds_kind": "uniform", "low": -1.0, "high": 1.0},
+        },
+        "action_space": {
+            "kind": "discrete",
+            "shape": [],
+            "dtype": "int64",
+            "details": {"n": 4, "start": 0},
+        },
     }
+    assert json.loads(json.dumps(served.to_dict())) == served.to_dict()
 
 
 def test_the_contract_is_read_only() -> None:

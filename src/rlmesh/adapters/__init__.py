@@ -8,7 +8,7 @@ adapt``.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlmesh.adapters.actions import Action, Actuator
 from rlmesh.adapters.adapter import Adapter
@@ -192,8 +192,15 @@ __all__ = [
 _LAZY = frozenset({"presets", "preview"})
 
 
-def __getattr__(name: str) -> Any:
-    # Paid for by those who use them, and `python -m rlmesh.adapters.preview` must not meet itself.
+def _load(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"rlmesh.adapters.{name}")
     raise AttributeError(f"module 'rlmesh.adapters' has no attribute {name!r}")
+
+
+if TYPE_CHECKING:
+    from rlmesh.adapters import presets as presets
+    from rlmesh.adapters import preview as preview
+else:
+    # Paid for by those who use them, and `python -m rlmesh.adapters.preview` must not meet itself.
+    __getattr__ = _load

@@ -18,7 +18,7 @@ def json_object(ctx: click.Context, param: click.Parameter, value: str | None) -
         return None
     try:
         found: Any = json.loads(value)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise click.BadParameter(
             f'expected a JSON object such as \'{{"task": "pick"}}\', got {value}: {exc}'
         ) from None

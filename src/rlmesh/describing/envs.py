@@ -51,9 +51,13 @@ def describe_env(target: Target, contract: EnvContract | None = None) -> dict[st
 def bind_env(target: Target) -> Callable[[Mapping[str, Any]], Any]:
     """Return what checks the params of a variant of ``target``."""
     thing = target.thing
-    if is_factory(thing):
-        return lambda params: bind_make(bare(thing), params)
-    return lambda params: binding.resolve(None, thing, params)
+
+    def bind(params: Mapping[str, Any]) -> Any:
+        if is_factory(thing):
+            return bind_make(bare(thing), params)
+        return binding.resolve(None, thing, params)
+
+    return bind
 
 
 class Envs(Protocol):
@@ -176,7 +180,8 @@ def _tags_in(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _branches(thing: Any) -> bool:
-    return bool(getattr(thing, "tag_params", ()))
+    """Whether it is a factory with contract branches, as far as it can be asked."""
+    return not is_env_like(thing) and bool(guarded(lambda: getattr(thing, "tag_params", ())))
 
 
 def _contracts(thing: Any, envs: Envs) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rlmesh.describing.targets import Target, kind_of_object, method_of
 from rlmesh.envs import binding
 from rlmesh.envs.params import ParamSpec
 from rlmesh.models.corners import CHUNKED, CORNERS, sources
-from rlmesh.models.model import NO_ADAPTER, Model
+from rlmesh.models.model import NO_ADAPTER, Model, is_model
 from rlmesh.models.signatures import read_signature
 from rlmesh.values import NUMPY, Framework
 from rlmesh.values.plain import text_of
@@ -36,7 +36,7 @@ def describe_model(target: Target) -> dict[str, Any]:
     if native is not None:
         described["native_chunk"] = native
     described["params"] = guarded(lambda: _params(thing))
-    framework: Framework = getattr(thing, "_framework", NUMPY)
+    framework: Framework = getattr(thing, "_framework", NUMPY) if is_model(thing) else NUMPY
     described["framework"] = framework.name
     described["device"] = guarded(lambda: _device(thing))
     described["allow_fusion"] = guarded(lambda: bool(getattr(thing, "allow_fusion", True)))
@@ -56,7 +56,7 @@ def _corners(thing: Any) -> list[str]:
     if kind_of_object(thing) is None:
         return ["predict"]  # a mere function
     defined = [name for name in CORNERS if _defines(thing, name)]
-    return defined if defined or _is_model(thing) else ["predict"]  # a class with __call__
+    return defined if defined or is_model(thing) else ["predict"]  # a class with __call__
 
 
 def _defines(thing: Any, name: str) -> bool:
@@ -105,11 +105,7 @@ def _param_spec(thing: Any) -> ParamSpec | None:
 
 
 def _load(thing: Any) -> Callable[..., Any]:
-    return bare(thing).load if _is_model(thing) else _nothing
-
-
-def _is_model(thing: Any) -> bool:
-    return isinstance(thing, Model) or (isinstance(thing, type) and issubclass(thing, Model))
+    return bare(thing).load if is_model(thing) else _nothing
 
 
 def _nothing() -> None:

@@ -55,7 +55,7 @@ def find_target(thing: Any, kind: str | None) -> Target:
     thing = load_target(thing)
     found = kind or kind_of_object(thing)
     if found is None:
-        called = entrypoint or repr(thing)
+        called = entrypoint or _shown(thing)
         if callable(thing):
             raise TypeError(
                 f"cannot tell whether {called} makes an env or is a policy; say it with kind='env' "
@@ -80,7 +80,7 @@ def load_target(target: Any) -> Any:
     if not isinstance(target, str):
         return target
     module_name, _, path = target.partition(":")
-    if not module_name or not path:
+    if not module_name or not path or module_name.startswith("."):
         raise ValueError(f"expected MODULE:NAME, got {target!r}")
     try:
         found: Any = importlib.import_module(module_name)
@@ -130,8 +130,18 @@ def method_of(thing: Any, name: str) -> Any:
 
 def qualified_name(thing: Any) -> str:
     """Return ``module:Class.name`` of a class or function, or of the class of anything else."""
-    named: Any = thing if hasattr(thing, "__qualname__") else cast("Any", type(thing))
-    return f"{named.__module__}:{named.__qualname__}"
+    try:
+        return f"{thing.__module__}:{thing.__qualname__}"
+    except Exception:  # no class or function, or a __getattr__ of the author's
+        named = cast("type[Any]", type(thing))
+        return f"{named.__module__}:{named.__qualname__}"
+
+
+def _shown(thing: Any) -> str:
+    try:
+        return repr(thing)
+    except Exception:  # the author's
+        return f"an object of {qualified_name(thing)}"
 
 
 def _check_kind(target: Target) -> None:

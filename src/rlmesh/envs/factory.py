@@ -273,21 +273,25 @@ def _published(factory: EnvFactory, params: Mapping[str, Any]) -> dict[str, Any]
 
 def _stamped(factory: EnvFactory, env: Any, facts: Mapping[str, Any]) -> Any:
     """Return ``env`` with ``facts`` in its metadata, its class's own untouched."""
-    made = f"{type(factory).__name__}.make() returned {type(env).__name__}"
-    if isinstance(env, type) or not all(
-        callable(getattr(env, name, None)) for name in ("reset", "step")
-    ):
-        raise TypeError(f"{made}: expected an env with reset() and step()")
+    name = type(factory).__name__
+    made = f"{name}.make() returned {type(env).__name__}"
     try:
+        if isinstance(env, type) or not all(
+            callable(peek(env, method)) for method in ("reset", "step", "close")
+        ):
+            raise TypeError(f"{made}: expected an env with reset(), step() and close()")
         if facts:
-            env.metadata = {**(peek(env, "metadata") or {}), **facts}
-    except (AttributeError, TypeError) as exc:
-        with contextlib.suppress(Exception):
-            env.close()
-        raise TypeError(
-            f"{made}, whose metadata cannot be set ({exc}); what {type(factory).__name__} declares "
-            "is published there: make it a dict that can be replaced, or wrap the env"
-        ) from None
+            try:
+                env.metadata = {**(peek(env, "metadata") or {}), **facts}
+            except (AttributeError, TypeError) as exc:
+                raise TypeError(
+                    f"{made}, whose metadata cannot be set ({exc}); what {name} declares is "
+                    "published there: make it a dict that can be replaced, or wrap the env"
+                ) from None
+    except BaseException:
+        with contextlib.suppress(Exception):  # nobody else knows of it, whatever it is
+            cast("Any", env).close()
+        raise
     framework = factory_framework(factory)
     if framework is not None:
         with contextlib.suppress(AttributeError, TypeError):

@@ -17,7 +17,7 @@ from rlmesh.envs.hosts import (
     split_step,
 )
 from rlmesh.values import NUMPY, Framework
-from rlmesh.values.frameworks import framework_named
+from rlmesh.values.frameworks import check_place, framework_named
 from rlmesh.values.tree import is_array, tree_adopter
 
 __all__ = ["FrameworkEnv", "env_binder"]
@@ -47,21 +47,10 @@ def env_binder(
                 f"'jax'), and the env's actions are {NUMPY.name if spoken is None else spoken.name}"
                 " arrays; drop it, or say which framework the env speaks"
             )
-        _check_device(spoken, device)
+        check_place(spoken, device, "actions")
     if spoken is None or spoken is NUMPY:
         return as_it_is
     return lambda env: FrameworkEnv(env, spoken, device, owned=owned)
-
-
-def _check_device(framework: Framework, device: Any) -> None:
-    import numpy as np
-
-    try:
-        framework.from_host(np.zeros(1, np.float32), device)
-    except Exception as exc:  # whatever the library says of it
-        raise ValueError(
-            f"device={device!r}: {framework.name} cannot put actions there: {exc}"
-        ) from None
 
 
 class FrameworkEnv:

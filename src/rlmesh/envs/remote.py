@@ -6,8 +6,9 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+from rlmesh._typevars import ActT, ObsT, Subscriptable
 from rlmesh.envs.link import EnvLink, LinkOptions, ScalarLink
 from rlmesh.envs.vector_link import VectorLink
 from rlmesh.spaces import Space
@@ -17,6 +18,9 @@ from rlmesh.transport.options import check_seconds
 from rlmesh.values import NATIVE, Framework
 from rlmesh.wire.contract import EnvContract
 from rlmesh.wire.editions import wanted_edition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["CONNECT_TIMEOUT_SECONDS", "REQUEST_TIMEOUT_SECONDS", "RemoteEnv", "RemoteVectorEnv"]
 
@@ -47,7 +51,7 @@ _ARGUMENTS = """
 """
 
 
-class _RemoteBase:
+class _RemoteBase(Subscriptable, Generic[ObsT, ActT]):
     _framework: ClassVar[Framework] = NATIVE
     _link_class: ClassVar[type[EnvLink]] = EnvLink
 
@@ -166,7 +170,7 @@ class _RemoteBase:
         self._finalizer.detach()
         self._link.close()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -186,12 +190,13 @@ def _hang_up(link: EnvLink) -> None:
     link.hang_up()
 
 
-class RemoteEnv(_RemoteBase):
+class RemoteEnv(_RemoteBase[ObsT, ActT]):
     __doc__ = f"""A single env served elsewhere, with gymnasium's reset and step.
 
     Connects at construction; takes the env (which has one driving client at a time) with the first
     reset, step or render. Values are read-only :class:`~rlmesh.Tensor` leaves here and NumPy arrays
-    in ``rlmesh.numpy.RemoteEnv``. Not thread safe.
+    in ``rlmesh.numpy.RemoteEnv``; ``RemoteEnv[Observation, Action](address)`` tells a type checker
+    what they are. Not thread safe.
 {_ARGUMENTS}
     Example:
         >>> import gymnasium as gym
@@ -218,7 +223,7 @@ class RemoteEnv(_RemoteBase):
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[ObsT, dict[str, Any]]:
         """Start an episode.
 
         Args:
@@ -236,7 +241,7 @@ class RemoteEnv(_RemoteBase):
         self._link.send_reset(seed, options)
         return self._link.recv_reset()
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
         """Take one step.
 
         Args:
@@ -261,10 +266,11 @@ class RemoteEnv(_RemoteBase):
         return self._link.render(env_index)
 
 
-class RemoteVectorEnv(_RemoteBase):
+class RemoteVectorEnv(_RemoteBase[ObsT, ActT]):
     __doc__ = f"""Several lanes served elsewhere: a vector env, or a list of envs.
 
     Observations come batched: every leaf with a leading lane axis, text leaves as lists of strings.
+    ``RemoteVectorEnv[Observations, Actions](address)`` tells a type checker what they are.
 {_ARGUMENTS}
     Example:
         >>> import gymnasium as gym
@@ -315,7 +321,7 @@ class RemoteVectorEnv(_RemoteBase):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> tuple[ObsT, dict[str, Any]]:
         """Start an episode in every lane, or in those of ``options["reset_mask"]``.
 
         Args:
@@ -328,7 +334,7 @@ class RemoteVectorEnv(_RemoteBase):
         """
         return self._link.reset(seed, options)
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: ActT) -> tuple[ObsT, Any, Any, Any, dict[str, Any]]:
         """Step every lane.
 
         Args:

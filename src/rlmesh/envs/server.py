@@ -135,7 +135,8 @@ def _make_host(env: Any, report: Report, bind: Bind) -> Host:
             f"env must be an instance, got the class {env.__name__}; construct it first"
         )
     if not callable(getattr(env, "step", None)):
-        raise TypeError(f"env must have a 'step' method, got {type(env).__name__}")
+        remedy = "; pass what its make() returns" if callable(peek(env, "make")) else ""
+        raise TypeError(f"env must have a 'step' method, got {type(env).__name__}{remedy}")
     if not is_vector_env(env):
         return ScalarHost(env, report, bind)
     if int(peek(env, "num_envs") or 0) == 1:
@@ -148,6 +149,8 @@ def _tagged(host: Host, tags: EnvTags | None) -> Host:
     contract = host.contract
     metadata = dict(contract.metadata or {})
     if tags is not None:
+        if not callable(getattr(tags, "to_metadata", None)):
+            raise TypeError(f"tags must be rlmesh.adapters.EnvTags, got {type(tags).__name__}")
         metadata.update(tags.to_metadata())
         host.contract = replace(contract, metadata=metadata)
     if ENV_TAGS_KEY in metadata:

@@ -51,11 +51,10 @@ class EnvSupply:
                 self._begun = False
                 stack.callback(_call, self.factory, "close")
             while self._envs:
-                env = self._envs.pop(0)
-                stack.callback(env.close)
+                stack.callback(_call, self._envs.pop(0), "close")
 
 
-def _call(factory: Any, name: str) -> None:
-    method: Callable[[], Any] | None = getattr(factory, name, None)
+def _call(thing: Any, name: str) -> None:
+    method: Callable[[], Any] | None = getattr(thing, name, None)
     if callable(method):
         method()

@@ -27,7 +27,7 @@ from rlmesh.models.batching import BatchClock
 if TYPE_CHECKING:
     from rlmesh.adapters.advisory import Advisory
 
-__all__ = ["Request", "check_request", "check_trial", "execute", "partial_result"]
+__all__ = ["Request", "check_request", "check_trial", "execute", "keep_partial", "partial_result"]
 
 _PARTIAL = "__rlmesh_partial_result__"
 
@@ -215,7 +215,7 @@ def execute(
         viewing.open()
         loop.run()
     except BaseException as exc:
-        partial = _mark(exc, record.result(loop.telemetry))
+        partial = keep_partial(exc, record.result(loop.telemetry))
         _clean_up(
             exc,
             loop.end_open_lanes,
@@ -234,12 +234,13 @@ def execute(
     try:
         request.hooks.on_run_end(result)
     except BaseException as exc:
-        _mark(exc, result)
+        keep_partial(exc, result)
         raise
     return result
 
 
-def _mark(exc: BaseException, partial: RunResult) -> RunResult:
+def keep_partial(exc: BaseException, partial: RunResult) -> RunResult:
+    """Let :func:`partial_result` of ``exc`` give ``partial``; returns it."""
     vars(exc)[_PARTIAL] = partial
     return partial
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rlmesh._typevars import ActT, ActT_co, ObsT, ObsT_contra
 from rlmesh.evals.hooks import RunHooks
 from rlmesh.evals.results import RunResult
 from rlmesh.evals.run import run as _run
@@ -15,15 +16,18 @@ from rlmesh.models.model import Model as _Model
 from rlmesh.models.remote import RemoteModel as _RemoteModel
 from rlmesh.transport.options import ServeOptions
 
+if TYPE_CHECKING:
+    from rlmesh.types import EnvTarget
+
 __all__ = ["Model", "RemoteModel"]
 
 
-class Model(_Model):
+class Model(_Model[ObsT_contra, ActT_co]):
     __doc__ = _Model.__doc__
 
     def run(
         self,
-        env: Any,
+        env: EnvTarget,
         *,
         seeds: Iterable[int] | None = None,
         max_episodes: int | None = None,
@@ -72,14 +76,14 @@ class Model(_Model):
 
     def session(
         self,
-        env: Any,
+        env: EnvTarget[ObsT, ActT],
         *,
         instruction: str | None = None,
         close_env: bool = False,
         trust_entrypoints: bool | None = None,
         execution_horizon: int = 1,
         workflow_edition: str | None = None,
-    ) -> Session:
+    ) -> Session[ObsT, ActT]:
         """Return a session of this model on ``env``; see :func:`rlmesh.session`."""
         return _session(
             self,
@@ -115,14 +119,14 @@ class RemoteModel(_RemoteModel):
 
     def session(
         self,
-        env: Any,
+        env: EnvTarget[ObsT, ActT],
         *,
         instruction: str | None = None,
         close_env: bool = False,
         trust_entrypoints: bool | None = None,
         execution_horizon: int = 1,
         workflow_edition: str | None = None,
-    ) -> Session:
+    ) -> Session[ObsT, ActT]:
         """Return a session of the served model on ``env``; see :func:`rlmesh.session`.
 
         Raises:

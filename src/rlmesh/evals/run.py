@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rlmesh.evals.engine import check_request
+from rlmesh._typevars import ActT, ObsT
+from rlmesh.evals.engine import check_request, keep_partial
 from rlmesh.evals.hooks import RunHooks
 from rlmesh.evals.results import RunResult
 from rlmesh.evals.session import Session
+
+if TYPE_CHECKING:
+    from rlmesh.types import EnvTarget, ModelTarget
 
 __all__ = ["run", "session"]
 
 
 def run(
-    model: Any,
-    env: Any,
+    model: ModelTarget,
+    env: EnvTarget,
     *,
     seeds: Iterable[int] | None = None,
     max_episodes: int | None = None,
@@ -126,20 +130,24 @@ def run(
     except BaseException as exc:
         driven.abort(exc)
         raise
-    driven.close()
+    try:
+        driven.close()
+    except BaseException as exc:
+        keep_partial(exc, result)
+        raise
     return result
 
 
 def session(
-    model: Any,
-    env: Any,
+    model: ModelTarget,
+    env: EnvTarget[ObsT, ActT],
     *,
     instruction: str | None = None,
     close_env: bool = False,
     trust_entrypoints: bool | None = None,
     execution_horizon: int = 1,
     workflow_edition: str | None = None,
-) -> Session:
+) -> Session[ObsT, ActT]:
     """Return a :class:`Session`: ``model`` on ``env``, driven by hand.
 
     Nothing is connected before the first use. Arguments as for :func:`run`.

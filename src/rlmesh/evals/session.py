@@ -7,8 +7,9 @@ import time
 import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
 
+from rlmesh._typevars import ActT, ObsT, Subscriptable
 from rlmesh.envs.link import as_seed
 from rlmesh.envs.trials import TRIAL_INDEX, takes_trials
 from rlmesh.errors import add_note
@@ -35,18 +36,21 @@ from rlmesh.wire.editions import wanted_edition
 from rlmesh.wire.ids import uuid7
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from rlmesh.adapters.readers import FrameSources, Reader
     from rlmesh.adapters.tags import ObservationRoles
+    from rlmesh.types import EnvTarget, ModelTarget
 
 __all__ = ["Session"]
 
 
-class Session:
+class Session(Subscriptable, Generic[ObsT, ActT]):
     """A model on an env. Made by ``rlmesh.session`` or ``Model.session``.
 
     Nothing is connected before the first use. :meth:`reset`, :meth:`predict` and :meth:`step` drive
     a single env by hand; :meth:`run` runs episodes and keeps the session open. A context manager,
-    whose exit closes.
+    whose exit closes. To a type checker it is a ``Session[Observation, Action]``, as the env says.
 
     Example:
         >>> import gymnasium as gym
@@ -61,8 +65,8 @@ class Session:
 
     def __init__(
         self,
-        model: Any,
-        env: Any,
+        model: ModelTarget,
+        env: EnvTarget[ObsT, ActT],
         *,
         instruction: str | None = None,
         close_env: bool = False,
@@ -178,7 +182,7 @@ class Session:
 
     def reset(
         self, *, seed: int | None = None, trial_index: int | None = None
-    ) -> tuple[Any, Mapping[str, Any]]:
+    ) -> tuple[ObsT, Mapping[str, Any]]:
         """End the last episode and begin another.
 
         Args:
@@ -214,7 +218,7 @@ class Session:
         )
         return None
 
-    def predict(self, obs: Any) -> Any:
+    def predict(self, obs: ObsT) -> ActT:
         """Return the action for ``obs``, ready for :meth:`step`.
 
         Applies the model with everything around it, and replays one action of a chunk a call.
@@ -235,7 +239,7 @@ class Session:
             lane.spent_s += time.perf_counter() - began
         return fitted(policy, lane, action, endpoint.conform)
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+    def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, Mapping[str, Any]]:
         """Step the env; returns (observation, reward, terminated, truncated, info).
 
         Raises:
@@ -375,7 +379,7 @@ class Session:
             framework=None if link is None else link.options.framework,
         )
 
-    def read(self, obs: Any, item: Any) -> Any:
+    def read(self, obs: ObsT, item: Any) -> Any:
         """Return one value of an observation by role; ``item`` as for :meth:`reader`. Connects."""
         return self._read(self._connected()[0].endpoints[0], obs, item)
 
@@ -459,7 +463,7 @@ class Session:
         except Exception as second:
             add_note(exc, f"while closing the session: {type(second).__name__}: {second}")
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

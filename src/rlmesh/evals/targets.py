@@ -23,6 +23,7 @@ from rlmesh.envs.supply import EnvSupply
 from rlmesh.envs.trials import TRIAL_INDEX, takes_trials
 from rlmesh.envs.vector_host import SqueezedVectorEnv
 from rlmesh.envs.vector_link import VectorLink
+from rlmesh.errors import add_note
 from rlmesh.evals.endpoints import (
     Endpoint,
     LocalScalar,
@@ -67,8 +68,11 @@ class Targets:
             for target in self._targets:
                 self.endpoints.append(self._open(target))
             self._check_spaces()
-        except BaseException:
-            self.release()
+        except BaseException as exc:
+            try:
+                self.release()
+            except Exception as second:
+                add_note(exc, f"while closing what was made: {type(second).__name__}: {second}")
             raise
 
     @property
@@ -142,6 +146,9 @@ class Targets:
         return [e for e in self.endpoints if id(getattr(e, "link", None)) not in dialled]
 
 
+_CLIENTS: tuple[type[Any], ...] = (RemoteEnv, RemoteVectorEnv)
+
+
 class _PlainScalarLink(ScalarLink):
     annotates = False  # nobody drives these by hand: infos hold what the env put there
 
@@ -155,13 +162,13 @@ def _handle_of(target: Any) -> RemoteEnv | RemoteVectorEnv | None:
 
     A class that steps in its own way is no such client: it is driven as an env of this process.
     """
+    own = cast("Any", type(target))
     bound = sys.modules.get("rlmesh.gymnasium")
-    if bound is not None and type(target) in (bound.RemoteEnv, bound.RemoteVectorEnv):
+    if bound is not None and own in (bound.RemoteEnv, bound.RemoteVectorEnv):
         return target.remote
-    for kind in (RemoteEnv, RemoteVectorEnv):
+    for kind in _CLIENTS:
         if isinstance(target, kind):
-            own = (getattr(type(target), name) for name in ("reset", "step"))
-            return target if list(own) == [kind.reset, kind.step] else None
+            return target if (own.reset, own.step) == (kind.reset, kind.step) else None
     return None
 
 
@@ -189,7 +196,7 @@ def _check_target(target: Any) -> None:
     if isinstance(target, str):
         parse_address(target)
         return
-    if isinstance(target, (RemoteEnv, RemoteVectorEnv)):
+    if isinstance(target, _CLIENTS):
         return
     if is_factory(target):
         if inspect.isabstract(target):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypedDict, TypeVar, overload
 
+from rlmesh._typevars import ActT_co, ObsT_contra, Subscriptable
 from rlmesh.models.corners import CHUNKED, CORNERS, Corners, check_derivable, resolve_corners
 from rlmesh.models.signatures import (
     Corner,
@@ -15,11 +16,16 @@ from rlmesh.models.signatures import (
     reset_edge,
 )
 from rlmesh.values import NATIVE, NUMPY, Framework
+from rlmesh.values.frameworks import check_place
 
-__all__ = ["NO_ADAPTER", "Model", "as_model", "model_corners"]
+__all__ = ["NO_ADAPTER", "Model", "as_model", "is_model", "model_corners"]
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlmesh.adapters.specs import ModelSpec
     from rlmesh.envs.params import ParamSpec
+    from rlmesh.models.policies import PolicyClass, PolicyObject, PredictCallable, SupportsCall
 
 _ModelT = TypeVar("_ModelT", bound="Model")
 
@@ -36,7 +42,16 @@ NO_ADAPTER: Final = _NoAdapter()
 """As a model's ``spec``: no adapter is resolved, predict gets the raw observation."""
 
 
-class Model:
+class _Options(TypedDict, total=False):
+    """What ``Model`` takes beside its source."""
+
+    spec: ModelSpec | _NoAdapter | None
+    on_episode_end: Callable[..., Any] | None
+    on_close: Callable[[], Any] | None
+    trust_entrypoints: bool
+
+
+class Model(Subscriptable, Generic[ObsT_contra, ActT_co]):
     """A policy as an evaluation runs it.
 
     Wrap a predict callable, a policy object or a policy class, or subclass and override ``load``
@@ -46,8 +61,11 @@ class Model:
     (:class:`~rlmesh.PredictContext`).
 
     Array leaves of an observation are read-only :class:`~rlmesh.Tensor` here, and batch corners get
-    a list with one observation per lane. In ``rlmesh.numpy.Model`` they are NumPy arrays, fused
-    along a leading batch axis.
+    a list with one observation per lane. In the Model of ``rlmesh.numpy``, ``rlmesh.torch`` and
+    ``rlmesh.jax`` they are that library's arrays, fused along a leading batch axis.
+
+    To a type checker it is a ``Model[Observation, Action]``: as an annotated source says, or as the
+    base of a subclass does.
 
     Args:
         source: a predict callable; or a policy object, or class to be instantiated, with any of the
@@ -94,6 +112,25 @@ class Model:
     native_chunk: int | None = None
     """The exact number of actions every chunk has, where the weights fix it."""
 
+    @overload
+    def __init__(
+        self, source: PolicyClass[ObsT_contra, ActT_co], **options: Unpack[_Options]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        source: PolicyObject[ObsT_contra, ActT_co] | type[SupportsCall[ObsT_contra, ActT_co]],
+        **options: Unpack[_Options],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        source: PredictCallable[ObsT_contra, ActT_co] | None = None,
+        **options: Unpack[_Options],
+    ) -> None: ...
+
     def __init__(
         self,
         source: Any = None,
@@ -117,9 +154,9 @@ class Model:
         if "_load_later" not in self.__dict__:
             self._start({})
 
-    # What an author overrides
+    # What an author overrides; *args and **kwargs, as an override may take more, or name it anew
 
-    def load(self, **binding: Any) -> None:
+    def load(self, *args: Any, **binding: Any) -> None:
         """Read the weights. Called once, at construction. Put heavy imports here."""
 
     def reset(self) -> None:
@@ -128,30 +165,30 @@ class Model:
     def close(self) -> None:
         """Release what :meth:`load` took. Called at the end of a run."""
 
-    def on_episode_end(self, episode_id: str = "") -> None:
+    def on_episode_end(self, *episode_id: Any, **_: Any) -> None:
         """End one episode by its id, for a policy with state per episode; calls :meth:`reset`."""
         self.reset()
 
-    def predict(self, observation: Any) -> Any:
+    def predict(self, observation: ObsT_contra, /, *args: Any, **kwargs: Any) -> ActT_co:
         """Return one action for one observation."""
         raise NotImplementedError(_undefined(self, "predict"))
 
-    def predict_chunk(self, observation: Any) -> Any:
+    def predict_chunk(self, observation: ObsT_contra, /, *args: Any, **kwargs: Any) -> Any:
         """Return a chunk of actions ``[H, ...]`` for one observation."""
         raise NotImplementedError(_undefined(self, "predict_chunk"))
 
-    def predict_batch(self, observations: Any) -> Any:
+    def predict_batch(self, observations: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Return actions ``[N, ...]`` for one observation whose leaves are ``[N, ...]``."""
         raise NotImplementedError(_undefined(self, "predict_batch"))
 
-    def predict_chunk_batch(self, observations: Any) -> Any:
+    def predict_chunk_batch(self, observations: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Return chunks ``[N, H, ...]`` for one observation whose leaves are ``[N, ...]``."""
         raise NotImplementedError(_undefined(self, "predict_chunk_batch"))
 
     # What a caller uses
 
     @classmethod
-    def from_config(cls: type[_ModelT], **config: Any) -> _ModelT:
+    def from_config(cls: type[_ModelT], /, **config: Any) -> _ModelT:
         """Return an instance whose ``load`` is given ``config``, once it is known to fit.
 
         Raises:
@@ -197,7 +234,7 @@ class Model:
     def _wrap(self, source: Any) -> None:
         """Take the corners, hooks and attributes of ``source`` as this instance's own."""
         kind = type(self)
-        if isinstance(source, Model) or (isinstance(source, type) and issubclass(source, Model)):
+        if is_model(source):
             raise TypeError(
                 "Model received a Model as its source. Instantiate your Model subclass directly: "
                 "it needs no wrapping"
@@ -262,6 +299,8 @@ class Model:
         # Made for each run and not kept: it holds bound methods, and a cycle through the model
         # would keep its weights alive after the last reference is dropped.
         _check_device(self)
+        if self.device is not None:
+            check_place(self._framework, self.device, "observations")
         return resolve_corners(
             [Corner(name, getattr(self, name), how) for name, how in self._signatures.items()],
             framework=self._framework,
@@ -284,24 +323,27 @@ def as_model(thing: Any, framework: Framework = NUMPY) -> Model:
     Raises:
         TypeError: ``thing`` is none of these.
     """
-    if isinstance(thing, Model):
-        return thing
-    if isinstance(thing, type) and issubclass(thing, Model):
-        return thing()
     if thing is None:
         raise TypeError("model must be a Model, a policy object or class, or a callable; got None")
-    return _bound_class(framework)(thing)
+    if not is_model(thing):
+        return _bound_class(framework)(thing)
+    return thing() if isinstance(thing, type) else thing
 
 
 def model_corners(model: Model) -> Corners:
     """Return the corners of ``model``, resolved for one run or session.
 
     Raises:
-        ValueError: its ``device`` was set, and its framework has none.
+        ValueError: its ``device`` was set, and its framework has none, or none such.
         TypeError: its class overrides ``__init__`` and does not call ``super().__init__()``.
     """
     _check_initialised(model)
     return model._resolve()  # pyright: ignore[reportPrivateUsage]
+
+
+def is_model(thing: Any) -> bool:
+    """Whether ``thing`` is a Model or a Model subclass."""
+    return isinstance(thing, Model) or (isinstance(thing, type) and issubclass(thing, Model))
 
 
 @cache

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlmesh.models.model import as_model
 from rlmesh.models.pacing import Pace
@@ -24,6 +24,9 @@ from rlmesh.wire.handshake import (
     answer_hello,
 )
 from rlmesh.wire.status import StatusError
+
+if TYPE_CHECKING:
+    from rlmesh.models.policies import PolicySource
 
 __all__ = ["ModelServer"]
 
@@ -68,7 +71,7 @@ class ModelServer(Server):
 
     def __init__(
         self,
-        model: Any,
+        model: PolicySource,
         address: str | None = None,
         *,
         host: str | None = None,
@@ -113,7 +116,7 @@ class ModelCore(ServerCore):
         self._served: ServedModel | None = None
         if not isinstance(model, type):
             self.prepare()
-        self._jobs: list[tuple[Seat, Job]] = []
+        self._jobs: dict[Job, Seat] = {}  # in order of arrival
         self._predicting = False
         super().__init__(address, options)
         self.pool = SessionPool()
@@ -132,9 +135,11 @@ class ModelCore(ServerCore):
         return self._served
 
     def work(self) -> None:
-        pool = self.pool
+        pool, pace = self.pool, self._pace
         while not self._stopping:
-            for seat in pool.wait(self._patience()):
+            seats = pool.wait(self._patience())
+            pace.looks()
+            for seat in seats:
                 self._take(seat)
             if self._jobs and self._due():
                 self._predict()
@@ -142,7 +147,7 @@ class ModelCore(ServerCore):
     def _patience(self) -> float | None:
         if not self._jobs:
             return None
-        start = self._pace.start_at([job for _, job in self._jobs], self.pool.seats)
+        start = self._pace.start_at([*self._jobs], self.pool.seats)
         return max(0.0, start - time.perf_counter())
 
     def _due(self) -> bool:
@@ -160,7 +165,7 @@ class ModelCore(ServerCore):
                 if isinstance(outcome, Job):
                     seat.busy = True
                     self._pace.arrived(seat, outcome)
-                    self._jobs.append((seat, outcome))
+                    self._jobs[outcome] = seat
                     return
                 if not self._send(seat, outcome):
                     return
@@ -168,21 +173,26 @@ class ModelCore(ServerCore):
             self._drop(seat)
 
     def _predict(self) -> None:
-        jobs, self._jobs = self._jobs, []
+        """Predict for everybody who waits; who is in a batch goes on before the next begins."""
         self._predicting = True
-        self.served.predict([job for _, job in jobs])
-        for seat, job in jobs:
-            assert job.reply is not None
-            try:
-                sent = self._send(seat, job.reply)
-            except ValueError as exc:  # over the message limit: nothing was sent
-                sent = self._send(seat, self.served.too_large(job, exc))
-            if sent:
-                seat.answered = time.perf_counter()
-                self.pool.settled(seat)
-        self._pace.predicted([job for _, job in jobs])
+        jobs, self._jobs = self._jobs, {}
+        for batch in self.served.batches([*jobs]):
+            self.served.predict(batch)
+            for job in batch:
+                self._answer(jobs[job], job)
+            self._pace.answered(batch)
         self._last_request = time.monotonic()
         self._predicting = False
+
+    def _answer(self, seat: Seat, job: Job) -> None:
+        assert job.reply is not None
+        try:
+            sent = self._send(seat, job.reply)
+        except ValueError as exc:  # over the message limit: nothing was sent
+            sent = self._send(seat, self.served.too_large(job, exc))
+        if sent:
+            seat.answered = time.perf_counter()
+            self.pool.settled(seat)
 
     def _send(self, seat: Seat, reply: Reply) -> bool:
         """Answer; False if the session ended."""

@@ -4,8 +4,8 @@
 ``python -m rlmesh.serve --env CartPole-v1`` serves a registered Gymnasium env. :func:`serve_model`
 and :func:`serve_env` are the functions behind it.
 
-Exit status: 0 after a stop (SIGTERM, an idle timeout, a client's shutdown), 130 after Ctrl-C, 1 on
-an error, 2 for a wrong command line.
+Exit status: 0 after a stop (SIGTERM, an idle timeout, a client's shutdown), 130 after Ctrl-C, 143
+after SIGTERM before it served, 1 on an error, 2 for a wrong command line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 from rlmesh.serve.arguments import PROG, Command, UsageError, parse_command, refuse_command
 from rlmesh.serve.describing import announce_described
 from rlmesh.serve.env_sources import EnvSource, env_source, releasing
-from rlmesh.serve.lifecycle import Startup, open_ready, run_server, startup_marks
+from rlmesh.serve.lifecycle import (
+    Startup,
+    Terminated,
+    ending_on_sigterm,
+    open_ready,
+    run_server,
+    startup_marks,
+)
 from rlmesh.serve.settings import check_device, check_fan_out, check_framework, check_mode
 from rlmesh.serve.targets import kind_of, load_target
 from rlmesh.wire.editions import declared_edition
@@ -46,18 +53,27 @@ def main(argv: Sequence[str] | None = None, *, prog: str = PROG) -> int:
     if command.verbose:
         logging.basicConfig(level=logging.INFO)
     try:
-        _run(command, startup)
+        with ending_on_sigterm():
+            _run(command, startup)
     except KeyboardInterrupt:
         return 130
+    except Terminated:
+        return 143
     except UsageError as exc:
         refuse_command(str(exc), prog)
     except Exception as exc:
         if command.verbose:
             traceback.print_exc()
         message = " ".join(str(exc).split()) or type(exc).__name__
-        print(f"rlmesh.serve: error: {message}", file=sys.stderr)
-        return 1
+        return _fail(message)
+    except SystemExit as exc:
+        return _fail(f"{command.name} ended the process with sys.exit({exc.code!r})")
     return 0
+
+
+def _fail(message: str) -> int:
+    print(f"rlmesh.serve: error: {message}", file=sys.stderr)
+    return 1
 
 
 def serve_model(
@@ -79,6 +95,7 @@ def serve_model(
     Raises:
         TypeError: ``source`` is no model, or takes no ``binding``.
         ParamError: ``binding`` does not fit ``load``; nothing was loaded.
+        ValueError: ``address`` is none.
         ConnectionError: the address cannot be bound.
         KeyboardInterrupt: after SIGINT.
     """
@@ -123,7 +140,7 @@ def serve_env(
     Raises:
         TypeError: ``source`` makes no env, or does not take ``make_kwargs``.
         ParamError: they do not fit the params that a factory declares; nothing was made.
-        ValueError: an unknown framework, or a device of one that has none.
+        ValueError: no address, an unknown framework, or a device that it does not have.
         NotImplementedError: a vectorization mode for several torch or jax envs.
         ConnectionError: the address cannot be bound.
         KeyboardInterrupt: after SIGINT.
@@ -232,7 +249,7 @@ def _env_server(
 
 def _spoken(command: Command, source: EnvSource) -> tuple[Framework | None, Any]:
     """Return what the env's actions are, and where; UsageError for a device of what has none."""
-    from rlmesh.values.frameworks import framework_named
+    from rlmesh.values.frameworks import check_place, framework_named
 
     framework = framework_named(command.framework) or source.framework
     try:
@@ -241,4 +258,6 @@ def _spoken(command: Command, source: EnvSource) -> tuple[Framework | None, Any]
         if "device" in command.flags:
             raise UsageError(str(exc)) from None
         return framework, None  # the environment's device is for envs that have one
+    if framework is not None and command.device is not None:
+        check_place(framework, command.device, "actions")  # before anything is made
     return framework, command.device

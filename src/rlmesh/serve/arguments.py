@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, cast
 
 from rlmesh.serve.settings import check_framework, check_mode
+from rlmesh.transport.address import parse_address
 from rlmesh.transport.options import ServeOptions
 from rlmesh.wire.editions import check_edition, declared_edition
 
@@ -46,6 +47,7 @@ class Command:
     Attributes:
         target: ``module:name``, the id of a registered env, or the thing itself.
         kind: what it is; None where it says so itself.
+        address: where to listen; what is no address is a ValueError.
         workflow_edition: what a call says, above all other declarations.
         flags: the options given on the command line, rather than by the environment.
     """
@@ -66,6 +68,9 @@ class Command:
     verbose: bool = False
     options: ServeOptions = field(default_factory=ServeOptions)
     flags: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        parse_address(self.address, bind=True)  # what cannot be bound is found before all else
 
     @property
     def name(self) -> str:
@@ -117,12 +122,18 @@ def parse_command(argv: Sequence[str] | None = None, prog: str = PROG) -> Comman
             parser.error(f"the keyword arguments hold {name!r}, which is set with {flag}")
     try:
         declared_edition(option=given.workflow_edition)
+        return _command(given, target, binding, flags)
     except ValueError as exc:
         parser.error(str(exc))
+
+
+def _command(
+    given: argparse.Namespace, target: str, binding: dict[str, Any], flags: frozenset[str]
+) -> Command:
     return Command(
         target=target,
         kind="env" if given.env is not None else "model" if given.model is not None else None,
-        address=given.address or DEFAULT_ADDRESS,
+        address=DEFAULT_ADDRESS if given.address is None else given.address,
         binding=binding,
         packages=tuple(given.package or ()),
         num_envs=given.num_envs,
@@ -248,7 +259,7 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
 def _json_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise argparse.ArgumentTypeError(f"not JSON: {exc}") from None
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text}")

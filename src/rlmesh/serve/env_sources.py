@@ -11,7 +11,7 @@ from typing import Any
 from rlmesh.envs.factory import EnvFactory, bind_make, factory_framework, is_factory
 from rlmesh.envs.supply import EnvSupply
 from rlmesh.errors import add_note
-from rlmesh.serve.targets import is_env_like, load_target
+from rlmesh.serve.targets import is_env_like, kind_of_object, load_target
 from rlmesh.values import Framework
 
 __all__ = ["EnvSource", "env_source", "releasing"]
@@ -101,6 +101,8 @@ def env_source(target: Any, binding: Mapping[str, Any]) -> EnvSource:
         if binding:
             raise TypeError(f"{name} is an env already and takes no {', '.join(sorted(binding))}")
         return Given(target)
+    if kind_of_object(target) == "model":
+        raise TypeError(f"{name} is a model: expected what makes an env; serve it with --model")
     if is_factory(target):
         return _Factory(target, binding, name)
     if not callable(target):
@@ -232,4 +234,12 @@ def _check_call(function: Callable[..., Any], kwargs: Mapping[str, Any], name: s
 def _vectorize(gymnasium: Any, make: Callable[[], Any], lanes: int, mode: str) -> Any:
     vector = gymnasium.vector
     kinds = {"sync": vector.SyncVectorEnv, "async": vector.AsyncVectorEnv}
-    return kinds[mode]([make] * lanes)
+    try:
+        return kinds[mode]([make] * lanes)
+    except AttributeError as exc:
+        if isinstance(exc.obj, gymnasium.Env) or not is_env_like(exc.obj):
+            raise  # the author's own
+        raise TypeError(
+            f"gymnasium cannot join these envs, as it joins only its own: {exc}; drop "
+            "--vectorization-mode, and they are lanes of their own"
+        ) from exc

@@ -13,7 +13,8 @@ from typing import IO
 
 from rlmesh.transport.serving import Server
 
-__all__ = ["Startup", "open_ready", "run_server", "startup_marks"]
+__all__ = ["Startup", "Terminated", "ending_on_sigterm", "open_ready"]
+__all__ += ["run_server", "startup_marks"]
 
 
 class Startup:
@@ -96,6 +97,32 @@ def open_ready(descriptor: int) -> IO[str]:
     # Whoever waits for the end of file must not wait for the workers of an AsyncVectorEnv.
     os.register_at_fork(after_in_child=ready.close)
     return ready
+
+
+class Terminated(BaseException):
+    """SIGTERM, before there was a server that it could stop in good order."""
+
+
+@contextmanager
+def ending_on_sigterm() -> Generator[None, None, None]:
+    """Let SIGTERM raise Terminated in the block, so that what was made so far is closed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if os.getpid() != owner:  # a worker of an AsyncVectorEnv, which its parent ends like this
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop_on_sigterm(server: Server) -> None:

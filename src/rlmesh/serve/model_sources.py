@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from rlmesh.models.model import Model, as_model, model_corners
+from rlmesh.models.model import Model, as_model, is_model, model_corners
 from rlmesh.values import NUMPY
 
 __all__ = ["close_quietly", "hint_without_spec", "make_model"]
@@ -20,7 +20,7 @@ def make_model(target: Any, binding: Mapping[str, Any], name: str) -> Model:
         TypeError: ``target`` is no model, or takes no binding.
         ParamError: ``binding`` does not fit ``load``; nothing was loaded.
     """
-    if isinstance(target, type) and issubclass(target, Model):
+    if is_model(target) and not isinstance(target, Model):
         return target.from_config(**binding)
     if binding:
         raise TypeError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlmesh.describing.targets import Kind, is_env_like, kind_of_object, load_target
 
-__all__ = ["is_address", "is_env_like", "kind_of", "load_target"]
+__all__ = ["is_address", "is_env_like", "kind_of", "kind_of_object", "load_target"]
 
 
 def is_address(text: str) -> bool:
@@ -45,6 +45,8 @@ def _kind_of_function(function: Any, binding: Mapping[str, Any], name: str) -> K
         raise TypeError(f"cannot tell what {name} is; say it with --env or --model") from None
     if _binds(signature, (), binding):
         return "env"
+    if next(iter(signature.parameters), "") == "self" and not inspect.ismethod(function):
+        raise TypeError(f"{name}{signature} is a method; name its class, or an instance of it")
     if not binding and _binds(signature, (None,), {}):
         return "model"
     raise TypeError(

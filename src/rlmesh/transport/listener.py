@@ -45,6 +45,12 @@ GREETING_SECONDS = 10.0
 _GREETING_LIMIT = 1024 * 1024
 """Bytes a frame may take before a session is open: handshakes, nothing else."""
 
+_BACKLOG = 4096
+"""Connections that wait to be accepted, say while a model loads; the system may allow fewer.
+
+One too many is dropped without a word, and its client tries again after 1, 3 and 7 s.
+"""
+
 _STRANGER = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"This is an rlmesh endpoint. It speaks the rlmesh native protocol and gRPC (HTTP/2); connect\n"
@@ -281,10 +287,13 @@ class Listener:
         ):
             status = Status("UNAUTHENTICATED", f"invalid {self._service.name} token")
         elif hello.service != self._service.name:
-            kind = {"env": "RemoteEnv", "model": "RemoteModel"}[self._service.name]
+            kind, ours = {"env": ("RemoteEnv", "an env"), "model": ("RemoteModel", "a model")}[
+                self._service.name
+            ]
+            theirs = "an env" if hello.service == "env" else f"a {hello.service}"
             status = Status(
                 "UNIMPLEMENTED",
-                f"this endpoint serves an {self._service.name}, not a {hello.service}; use {kind}",
+                f"this endpoint serves {ours}, not {theirs}; use {kind}",
             )
         if status is not None:
             self._refuse(peer, MAGIC + encode_status(status))
@@ -373,7 +382,7 @@ def _bind(address: Address) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind(where)  # type: ignore[arg-type]
-        sock.listen(128)
+        sock.listen(_BACKLOG)
     except OSError as exc:
         sock.close()
         raise ConnectionError(

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from types import FrameType, TracebackType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlmesh.errors import ProtocolException
 from rlmesh.transport.address import Address
@@ -25,6 +25,9 @@ from rlmesh.transport.service import ServerSession, ServiceName
 from rlmesh.wire import messages
 from rlmesh.wire.editions import EDITION, declared_edition, warn_floating
 from rlmesh.wire.status import StatusError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Server", "ServerCore", "parse_request"]
 
@@ -331,7 +334,7 @@ class Server:
         self._used = True
         self._core.claimed = True
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -20,6 +20,7 @@ __all__ = [
     "NATIVE",
     "NUMPY",
     "Framework",
+    "check_place",
     "framework_name",
     "framework_named",
     "framework_of",
@@ -229,6 +230,16 @@ def _names() -> str:
 
 
 _BFLOAT16 = "bfloat16 is not supported on the wire; cast to float32 first"
+
+
+def check_place(framework: Framework, device: Any, what: str) -> None:
+    """Raise ValueError unless ``framework`` can put arrays, ``what`` they are, on ``device``."""
+    try:
+        framework.from_host(np.zeros(1, np.float32), device)
+    except Exception as exc:  # whatever the library says of it
+        raise ValueError(
+            f"device={device!r}: {framework.name} cannot put {what} there: {exc}"
+        ) from None
 
 
 def to_host(leaf: Any) -> np.ndarray[Any, Any]:

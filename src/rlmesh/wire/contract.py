@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from rlmesh.errors import ProtocolException
@@ -79,21 +79,24 @@ class EnvContract:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict; the spaces as they are, the autoreset mode by value."""
+        """Return the fields as a dict; the spaces as ``rlmesh.describe`` has them, and the
+        autoreset mode by value."""
         return {
             "id": self.id,
             "num_envs": self.num_envs,
             "render_mode": self.render_mode,
             "autoreset_mode": self.autoreset_mode.value,
             "metadata": self.metadata,
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
+            "observation_space": self.observation_space._to_dict(),  # pyright: ignore[reportPrivateUsage]
+            "action_space": self.action_space._to_dict(),  # pyright: ignore[reportPrivateUsage]
         }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EnvContract):
             return NotImplemented
-        return self.to_dict() == other.to_dict()
+        return all(
+            getattr(self, field.name) == getattr(other, field.name) for field in fields(self)
+        )
 
     __hash__ = None  # type: ignore[assignment]
 

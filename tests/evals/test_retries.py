@@ -19,7 +19,7 @@ from support import Gate, ServerProcess, eventually, server_process, serving, wi
 from traces import numbers, traced
 
 import rlmesh
-import rlmesh.evals.loop
+import rlmesh.evals.losses
 from rlmesh.envs.link import EnvLink
 from rlmesh.numpy import RemoteEnv, RemoteVectorEnv
 from rlmesh.transport.native import NativeChannel, NotNative
@@ -218,7 +218,7 @@ def test_who_is_idle_takes_over_while_others_work(
 def test_all_gone_for_good_is_an_error_in_bounded_time(
     gate: Gate, stack: ExitStack, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rlmesh.evals.loop, "_RECONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(rlmesh.evals.losses, "_RECONNECT_SECONDS", 0.5)
     server = held(stack, gate)
     running = pool.submit(rlmesh.run, feedback, server.address, seeds=SEEDS, retries=9)
     eventually(lambda: gate.entered, "the env is in the middle of an episode")

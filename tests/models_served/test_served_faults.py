@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def phoenix(address: str, folder: Path) -> Iterator[None]:
     finally:
         stop.set()
         keeper.join()
+
+
+def test_hundreds_may_dial_while_the_model_loads(tmp_path: Path) -> None:
+    """None of them is turned away, or dropped and left to try again after seconds."""
+    allowed = int(Path("/proc/sys/net/core/somaxconn").read_text())
+    path = str(tmp_path / "loading.sock")
+    with rlmesh.ModelServer(Feedback(), path=path), ExitStack() as stack:
+        for _ in range(min(300, allowed)):
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            sock.setblocking(False)
+            sock.connect(path)
 
 
 class Upbeat(Walk):

@@ -158,33 +158,29 @@ def split_reset(result: Any, space: Space) -> tuple[Any, Mapping[str, Any]]:
 
 
 def split_step(result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-    """Return the five parts of a step; a legacy 4-tuple's done is terminated."""
-    if isinstance(result, (tuple, list)):
-        parts = cast("Sequence[Any]", result)
-        if len(parts) == 5:
-            observation, reward, terminated, truncated, info = parts
-            return observation, *_on_host(reward, terminated, truncated, _mapping(info))
-        if len(parts) == 4:
-            observation, reward, done, info = parts
-            return observation, *_on_host(reward, done, False, _mapping(info))
-        got = f"a {type(result).__name__} of {len(parts)}"  # pyright: ignore[reportUnknownArgumentType]
+    """Return the five parts of a step; a legacy 4-tuple's done is terminated.
+
+    Tensors among what it says beside the observation come to host memory, all of them at once.
+    """
+    several = isinstance(result, (tuple, list))
+    parts = cast("Sequence[Any]", result) if several else ()
+    truncated: Any = False
+    if len(parts) == 5:
+        observation, reward, terminated, truncated, info = parts
+    elif len(parts) == 4:
+        observation, reward, terminated, info = parts
     else:
-        got = type(result).__name__
-    raise TypeError(
-        f"env.step must return a 4- or 5-tuple (observation, reward, terminated, truncated, info), "
-        f"got {got}"
-    )
-
-
-def _on_host(
-    reward: Any, terminated: Any, truncated: Any, info: Mapping[str, Any]
-) -> tuple[Any, Any, Any, Mapping[str, Any]]:
-    """Return what a step says beside its observation; tensors come to host memory all at once."""
-    parts = (reward, terminated, truncated, info)
-    if type(reward) in ON_HOST:
-        return parts
-    framework = framework_of(reward)
-    return parts if framework is None else brought(parts, framework)
+        of = f" of {len(parts)}" if several else ""
+        raise TypeError(
+            "env.step must return a 4- or 5-tuple (observation, reward, terminated, truncated, "
+            f"info), got a {type(result).__name__}{of}"
+        )
+    info = _mapping(info)
+    framework = None if type(reward) in ON_HOST else framework_of(reward)
+    if framework is not None:
+        said = (reward, terminated, truncated, info)
+        reward, terminated, truncated, info = brought(said, framework)
+    return observation, reward, terminated, truncated, info
 
 
 ON_HOST: Final = frozenset({float, int, bool, np.ndarray, np.float64, np.float32})

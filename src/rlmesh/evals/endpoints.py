@@ -198,10 +198,12 @@ class LocalScalar(_Local):
             observation, reward, terminated, truncated, info = result
         except (TypeError, ValueError):
             result = observation, reward, terminated, truncated, info = split_step(result)
-        if type(info) is not dict or type(reward) not in ON_HOST:
-            observation, reward, terminated, truncated, info = split_step(result)
         if type(reward) is not float:
+            if type(reward) not in ON_HOST:
+                result = observation, reward, terminated, truncated, info = split_step(result)
             reward = as_reward(reward)
+        if type(info) is not dict:
+            *_, info = split_step(result)
         return self._observe(observation), reward, bool(terminated), bool(truncated), info  # pyright: ignore[reportUnknownVariableType]
 
     def lane_info(self, info: Mapping[str, Any], lane: int, *, ended: bool) -> Mapping[str, Any]:

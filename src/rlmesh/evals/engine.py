@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlmesh.errors import add_note
 from rlmesh.evals.endpoints import Endpoint
+from rlmesh.evals.episodes import Episodes
 from rlmesh.evals.hooks import HookList, RunContext, RunHooks, as_hooks
 from rlmesh.evals.journal import Journal
 from rlmesh.evals.lanes import Limits
@@ -195,18 +196,16 @@ def execute(
     check_vector_limits(endpoints, seeded=any(seed is not None for seed in request.seeds))
     record = _Record(request, config, policy.advisories)
     lanes = sum(endpoint.lanes for endpoint in endpoints)
+    episodes = Episodes(policy, request.hooks, request.limits, on_result=record.add, read=read)
     loop = Loop(
         endpoints,
         policy,
         Schedule(request.seeds, record.finished, record.failures, request.trial_index_base),
-        limits=request.limits,
-        hooks=request.hooks,
+        episodes,
         clock=BatchClock(lanes, request.max_batch, request.batch_wait_s),
         prefetch_lead=request.prefetch_lead,
         retries=request.retries,
-        on_result=record.add,
         on_failure=record.add_failure,
-        read=read,
         options=options,
     )
     viewing = Viewing(endpoints, policy, request.hooks, pushdown=request.pushdown)
@@ -218,7 +217,7 @@ def execute(
         partial = keep_partial(exc, record.result(loop.telemetry))
         _clean_up(
             exc,
-            loop.end_open_lanes,
+            episodes.drop_all,
             record.close,
             lambda: request.hooks.on_run_end(partial),
             # An interrupted run waits for nobody.
@@ -230,9 +229,13 @@ def execute(
     finally:
         viewing.close(kept)
     record.close()
-    result = record.result(loop.telemetry)
+    return _announced(record.result(loop.telemetry), request.hooks)
+
+
+def _announced(result: RunResult, hooks: HookList) -> RunResult:
+    """Return the result of a run that went well, once its hooks have heard of it."""
     try:
-        request.hooks.on_run_end(result)
+        hooks.on_run_end(result)
     except BaseException as exc:
         keep_partial(exc, result)
         raise

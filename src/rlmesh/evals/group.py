@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rlmesh.errors import EnvironmentException
 from rlmesh.evals.endpoints import Endpoint, ResetReply, StepReply
 from rlmesh.evals.lanes import Lane
 from rlmesh.evals.policy import fitted, replayed
-from rlmesh.evals.redial import Redial
+from rlmesh.evals.resets import Reset, apart, plan_resets
 from rlmesh.evals.results import SUCCESS_KEYS
 from rlmesh.evals.schedule import Assignment
 from rlmesh.wire.contract import AutoresetMode
@@ -28,13 +28,6 @@ _UNSET: Any = object()
 _GONE: Any = object()
 
 
-class _Reset(NamedTuple):
-    """A reset to be sent: of which slots, in order, and in which of them an episode begins."""
-
-    slots: Sequence[int]
-    begins: Sequence[int]
-
-
 class Group:
     """The lanes of one endpoint, each in its slot.
 
@@ -49,16 +42,14 @@ class Group:
         self.awaiting = ""
         self.sent_at = 0.0
         self.watched: int | None = None
-        self.down: Exception | None = None
-        self.down_since = 0.0
-        self.redial: Redial | None = None
+        self.down = False  # it was lost, and is not found again yet
         self.copies: Sequence[int] = [0] * count  # which replica of the model each slot asks
         self.stale = False  # the answer on its way is for episodes that were given up
         self._loop = loop
         self._begun = False
         self._beginning: dict[int, tuple[Assignment, float]] = {}
-        self._resets: list[_Reset] = []
-        self._reset = _Reset((), ())
+        self._resets: list[Reset] = []
+        self._reset = Reset((), ())
         self._actions: list[Any] = [_UNSET] * count
         self._filler: list[Any] = [_UNSET] * count
         self._slots: Sequence[int] = ()
@@ -92,7 +83,7 @@ class Group:
 
     def start(self) -> None:
         """Give an idle endpoint episodes, if there are any left."""
-        if self.working or self.awaiting or self.down is not None:
+        if self.working or self.awaiting or self.down:
             return
         if not self.endpoint.resets_lanes:
             self._begun = False  # its lanes went on by themselves: all are reset
@@ -129,53 +120,24 @@ class Group:
         except LOST as exc:
             if self.local:
                 raise  # nothing to connect again
-            self._loop.lost(self, exc)
+            self._loop.losses.endpoint_lost(self, exc)
             return _GONE
 
     def _assign(self, free: Sequence[int]) -> None:
         """Take episodes for free slots, and note which slots must be reset for them."""
         now = time.perf_counter()
-        fresh: list[int] = []
+        assigned: dict[int, Assignment] = {}
         for slot in free:
-            if self._loop.replica(self, slot).down is not None:
+            if self._loop.replica(self, slot).down:
                 continue
             assignment = self._loop.schedule.take()
             if assignment is None:
                 break
+            assigned[slot] = assignment
             self._beginning[slot] = (assignment, now)
-            fresh.append(slot)
-        if not fresh and not self._needs_reset(free):
-            return
-        if not self._begun or self.endpoint.resets_lanes:
-            self._plan_resets(fresh, free)
-
-    def _needs_reset(self, free: Sequence[int]) -> bool:
-        """Whether free slots must be reset although no episode begins in them."""
-        return (
-            bool(free)
-            and self._begun
-            and self.working
-            and self._mode is AutoresetMode.DISABLED
-            and not self.endpoint.steps_lanes
+        self._resets = plan_resets(
+            self.endpoint, free, assigned, begun=self._begun, working=self.working
         )
-
-    def _plan_resets(self, fresh: Sequence[int], free: Sequence[int]) -> None:
-        """Note which slots to reset: those with a seed, and those without."""
-        endpoint = self.endpoint
-        whole = list(range(endpoint.lanes))
-        if not endpoint.resets_lanes:
-            self._resets = [_Reset(whole, fresh)]
-            return
-        seeded = [slot for slot in fresh if self._beginning[slot][0].seed is not None]
-        plain = [slot for slot in fresh if slot not in seeded]
-        idle: list[int] = []
-        if not endpoint.steps_lanes and (not self._begun or self._mode is AutoresetMode.DISABLED):
-            idle = [slot for slot in free if slot not in fresh]
-        resets = [_Reset(seeded, seeded), _Reset(sorted([*plain, *idle]), plain)]
-        if seeded and resets[1].slots and not self._begun and not endpoint.steps_lanes:
-            # A vector env may be reset in part only after it was reset as a whole.
-            resets = [_Reset(whole, plain), resets[0]]
-        self._resets = [reset for reset in resets if reset.slots]
 
     def _go_on(self) -> None:
         """Send what is due next: a reset, or a step once every lane has an action."""
@@ -205,27 +167,19 @@ class Group:
 
     # Out to the endpoint
 
-    def _send_reset(self, reset: _Reset) -> None:
+    def _send_reset(self, reset: Reset) -> None:
         endpoint = self.endpoint
         assigned = [self._beginning[slot][0] for slot in reset.begins]
         seeds = [a.seed for a in assigned if a.seed is not None]
         options = self._loop.options(endpoint, assigned[0]) if assigned else None
         if options is not None and len(reset.slots) > 1:
-            self._resets[:0] = self._apart(reset)
+            self._resets[:0] = apart(endpoint, reset, begun=self._begun)
             self._go_on()
             return
         self._reset = reset
         everything = len(reset.slots) == endpoint.lanes
         slots = None if everything else reset.slots
         self._send("reset", endpoint.send_reset, slots, seeds, options)
-
-    def _apart(self, reset: _Reset) -> list[_Reset]:
-        """Return the same reset slot by slot, since its lanes begin with unlike options."""
-        if self._begun or self.endpoint.steps_lanes:
-            return [_Reset([slot], [slot] if slot in reset.begins else []) for slot in reset.slots]
-        # A vector env may be reset in part only after it was reset as a whole.
-        alone = [_Reset([slot], [slot]) for slot in reset.begins]
-        return [_Reset(range(self.endpoint.lanes), ()), *alone]
 
     def _send_step(self) -> None:
         endpoint = self.endpoint
@@ -280,15 +234,14 @@ class Group:
         begun = self._beginning.pop(slot, None)
         if begun is not None:
             assignment, started = begun
-            lane = self._loop.make_lane(assignment, observation, started, self.endpoint)
-            lane.copy = self.copies[slot]
-            self.lanes[slot] = lane
-            self._loop.open_lane(lane)
+            self.lanes[slot] = self._loop.episodes.begin(
+                assignment, observation, started, self.endpoint, self.copies[slot]
+            )
 
     def _keep_copies(self) -> None:
         """Let hooks see what the policy saw and did, though a local env writes into its arrays."""
         keep = self.endpoint.keep
-        if keep is not None and self._loop.hooks.steps:
+        if keep is not None and self._loop.episodes.shows_steps:
             for slot, lane in enumerate(self.lanes):
                 if lane is not None:
                     lane.observation = keep(lane.observation)
@@ -296,6 +249,7 @@ class Group:
 
     def _take_step(self, reply: StepReply) -> None:
         endpoint, loop = self.endpoint, self._loop
+        episodes, shows = loop.episodes, loop.episodes.shows_steps
         rows, rewards, terminated, truncated, info = reply
         step_s = time.perf_counter() - self.sent_at
         self.awaiting = ""
@@ -304,7 +258,7 @@ class Group:
         loop.telemetry.step_s.append(step_s)
         if env_s:
             loop.telemetry.env_s.append(env_s)
-        looks = bool(loop.hooks.steps) or any(key in info for key in SUCCESS_KEYS)
+        looks = shows or any(key in info for key in SUCCESS_KEYS)
         freed: list[int] = []
         for row, slot in enumerate(self._slots):
             lane = self.lanes[slot]
@@ -320,16 +274,16 @@ class Group:
             over = lane.advance(rows[row], rewards[row], terminated[row], truncated[row], step_s)
             if over or looks:
                 lane.note(endpoint.lane_info(info, slot, ended=done))
-            if loop.hooks.steps:
-                loop.report_step(
+            if shows:
+                episodes.show_step(
                     lane, acted_on, action, rewards[row], terminated[row], lane.info, step_s
                 )
             if over:
                 self.lanes[slot] = None
                 if done or endpoint.resets_lanes:  # else it goes on, unscored, until its env ends
                     freed.append(slot)
-                loop.close_lane(lane)
-        if loop.reruns and len(loop.schedule) and endpoint.resets_lanes:
+                episodes.finish(lane)
+        if loop.losses.reruns and len(loop.schedule) and endpoint.resets_lanes:
             freed = [slot for slot, lane in enumerate(self.lanes) if lane is None]
         if freed:
             self._assign(freed)
@@ -353,14 +307,13 @@ class Group:
             self.awaiting = ""
             self.start()
 
-    def abandon(self, exc: Exception) -> list[tuple[Assignment, Lane | None]]:
+    def abandon(self) -> list[tuple[Assignment, Lane | None]]:
         """Empty every slot of an endpoint that is lost; return the episodes that were in them."""
         attempts = self._empty()
         self.awaiting = ""
         self.stale = False
         self._loop.watch(self, None)
-        self.down = exc
-        self.down_since = time.perf_counter()
+        self.down = True
         return attempts
 
     def _empty(self) -> list[tuple[Assignment, Lane | None]]:
@@ -390,18 +343,3 @@ class Group:
             else:
                 self.endpoint.recv_step()
         self.awaiting = ""
-
-    def revived(self) -> bool:
-        """Dial a lost endpoint again when it is time to; True once it is connected."""
-        assert self.down is not None
-        if self.redial is None:
-            self.redial = Redial(self.endpoint, self.down)
-        if not self.redial.poll():
-            return False
-        self.redial = self.down = None
-        return True
-
-    def give_up(self) -> None:
-        """Dial no more."""
-        if self.redial is not None:
-            self.redial.give_up()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlmesh.evals.lanes import Lane
 from rlmesh.evals.policy import Copy, note_lanes, planned, replayed
-from rlmesh.evals.redial import Redial
 from rlmesh.models.batching import BatchClock
 
 if TYPE_CHECKING:
@@ -38,21 +37,21 @@ class _Flight:
 
 class Replica:
     """A copy of the model in this process (``copy`` is None), which answers while it is asked, or
-    one that is served, which answers when its descriptor is readable.
+    one that is served, which answers when its descriptor is readable. ``number`` is its place among
+    the copies, by which groups ask for it.
     """
 
-    def __init__(self, loop: Loop, copy: Copy | None, clock: BatchClock) -> None:
+    def __init__(self, loop: Loop, number: int, copy: Copy | None, clock: BatchClock) -> None:
+        self.number = number
         self.copy = copy
         self.clock = clock
         self.flight: _Flight | None = None
-        self.down: Exception | None = None
-        self.down_since = 0.0
+        self.down = False  # it was lost, and is not found again yet
         self._loop = loop
         self._waiting: list[tuple[Group, int, float]] = []
         self._ahead: list[tuple[Lane, Any]] = []
         self._pending: set[Lane] = set()  # lanes that are being planned ahead
         self._starved: dict[Lane, tuple[Group, int]] = {}  # those of them whose queue ran dry
-        self._redial: Redial | None = None
         self.watched: int | None = None
 
     # Work in
@@ -81,7 +80,7 @@ class Replica:
     def due(self) -> float | None:
         """Start a batch if it is time to; return how long to wait for lanes (None: no bound)."""
         clock, loop = self.clock, self._loop
-        while self.flight is None and self.down is None:
+        while self.flight is None and not self.down:
             waiting = self._waiting
             if self._ahead:
                 # At once: what it is predicted from must not depend on when answers come.
@@ -118,7 +117,7 @@ class Replica:
         try:
             self.copy.start(rows, observations)
         except LOST as exc:
-            self._loop.lost_replica(self, exc)
+            self._loop.losses.replica_lost(self, exc)
             return
         except Exception as exc:
             note_lanes(exc, rows)
@@ -131,17 +130,17 @@ class Replica:
     @property
     def awaiting(self) -> bool:
         """Whether its descriptor has something to say."""
-        return self.down is None
+        return not self.down
 
     def receive(self) -> None:
         """Take the answer that is there, and go on."""
-        if self.copy is None or self.down is not None:
+        if self.copy is None or self.down:
             return
         flight = self.flight
         try:
             plans = self.copy.advance()
         except LOST as exc:
-            self._loop.lost_replica(self, exc)
+            self._loop.losses.replica_lost(self, exc)
             return
         except Exception as exc:
             if flight is not None:
@@ -184,7 +183,7 @@ class Replica:
             "request_timeout_seconds, or see what its model is doing"
         )
 
-    def abandon(self, exc: Exception) -> None:
+    def abandon(self) -> None:
         """Drop everything: the server is gone, and with it what it knew of its episodes."""
         assert self.copy is not None
         self._loop.watch(self, None)
@@ -194,20 +193,4 @@ class Replica:
         self._ahead.clear()
         self._pending.clear()
         self._starved.clear()
-        self.down = exc
-        self.down_since = time.perf_counter()
-
-    def revived(self) -> bool:
-        """Dial a lost server again when it is time to; True once it is connected."""
-        assert self.down is not None
-        if self._redial is None:
-            self._redial = Redial(self.copy, self.down)
-        if not self._redial.poll():
-            return False
-        self._redial = self.down = None
-        return True
-
-    def give_up(self) -> None:
-        """Dial no more."""
-        if self._redial is not None:
-            self._redial.give_up()
+        self.down = True

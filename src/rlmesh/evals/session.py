@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
-import warnings
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic
 
 from rlmesh._typevars import ActT, ObsT, Subscriptable
 from rlmesh.envs.link import as_seed
-from rlmesh.envs.trials import TRIAL_INDEX, takes_trials
 from rlmesh.errors import add_note
-from rlmesh.evals.endpoints import Endpoint, LocalScalar, RemoteScalar
+from rlmesh.evals.by_hand import ByHand
+from rlmesh.evals.endpoints import LocalScalar, RemoteScalar
 from rlmesh.evals.engine import Request, check_request, check_trial, execute
 from rlmesh.evals.hooks import RunHooks
-from rlmesh.evals.lanes import Lane, Limits
-from rlmesh.evals.policy import (
-    CornersPolicy,
-    Policy,
-    RandomPolicy,
-    RandomSample,
-    fitted,
-    planned,
-    replayed,
-)
-from rlmesh.evals.remote_policy import RemotePolicy, remote_handles
+from rlmesh.evals.policy import Policy
+from rlmesh.evals.policy_maker import PolicyMaker
 from rlmesh.evals.results import RunResult
-from rlmesh.evals.schedule import Assignment
-from rlmesh.evals.targets import Targets, list_targets, trial_options
-from rlmesh.models import Corners, as_model, check_horizon, model_corners
+from rlmesh.evals.roles import RoleReads, frame_sources_of, reader_of, roles_of
+from rlmesh.evals.targets import Targets, list_targets, trial_option, trial_options
+from rlmesh.models import check_horizon
 from rlmesh.wire.contract import EnvContract
 from rlmesh.wire.editions import wanted_edition
-from rlmesh.wire.ids import uuid7
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,33 +62,18 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
         execution_horizon: int = 1,
         workflow_edition: str | None = None,
     ) -> None:
-        self._horizon = check_horizon(execution_horizon)
+        horizon = check_horizon(execution_horizon)
         authored = getattr(model, "workflow_edition", None)
         self._edition = wanted_edition(keyword=workflow_edition, attribute=authored)
         self._wanted = list_targets(env)
-        self._instruction = instruction
         self._close_env = close_env
-        self._trust = trust_entrypoints
-        self._served = remote_handles(model)
-        if self._served:
-            model = self._served[0]
-            _refuse_served("instruction", instruction)
-            _refuse_served("trust_entrypoints", trust_entrypoints)
-        if model is None:
-            raise TypeError(
-                "model must be a Model, a policy object or class, a callable, a RemoteModel or "
-                "RANDOM_SAMPLE; got None"
-            )
-        self._model: Any = None if isinstance(model, RandomSample) else model
-        self._name = "RANDOM_SAMPLE" if self._model is None else _name_of(model)
-        self._corners: Corners | None = None
-        if self._model is not None and not isinstance(model, type) and not self._served:
-            # A class is made, and its weights are read, once its spec is known to fit the env.
-            self._make_model()
+        self._maker = PolicyMaker(
+            model, horizon, instruction=instruction, trust_entrypoints=trust_entrypoints
+        )
         self._targets: Targets | None = None
         self._policy: Policy | None = None
-        self._lane: Lane | None = None
-        self._readers: dict[Any, Reader] = {}
+        self._by_hand: ByHand | None = None
+        self._roles = RoleReads()
         self._closed = False
 
     # Connecting
@@ -114,36 +87,8 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
         if self._targets is None or self._policy is None:
             if self._targets is None:
                 self._targets = Targets(self._wanted, self._edition)
-            self._policy = self._make_policy(self._targets)
+            self._policy = self._maker.make(self._targets)
         return self._targets, self._policy
-
-    def _make_model(self) -> None:
-        self._model = as_model(self._model)
-        self._corners = model_corners(self._model)
-        self._horizon = self._corners.check_horizon(self._horizon)
-
-    def _make_policy(self, targets: Targets) -> Policy:
-        endpoints = targets.endpoints
-        if self._model is None:
-            return RandomPolicy(endpoints[0].contract.action_space)
-        if self._served:
-            return RemotePolicy(self._served, endpoints, self._horizon)
-        from rlmesh.evals.adapted import AdaptedPolicy, check_history, resolve_adapters
-
-        trust = self._trust
-        if trust is None:
-            trust = bool(getattr(self._model, "trust_entrypoints", False))
-        spec = getattr(self._model, "spec", None)
-        adapters = resolve_adapters(spec, endpoints, trust_entrypoints=trust)
-        if self._corners is None:
-            self._make_model()
-            if self._model.spec is not spec:  # load() or __init__ chose another
-                adapters = resolve_adapters(self._model.spec, endpoints, trust_entrypoints=trust)
-        assert self._corners is not None
-        if adapters is None:
-            return CornersPolicy(self._corners, self._horizon)
-        check_history(adapters.values(), targets.lanes)
-        return AdaptedPolicy(self._corners, self._horizon, adapters, self._instruction)
 
     @property
     def contract(self) -> EnvContract:
@@ -170,15 +115,19 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
 
     # By hand
 
-    def _single(self) -> tuple[LocalScalar | RemoteScalar, Policy]:
-        targets, policy = self._connected()
-        endpoint = targets.endpoints[0]
-        if len(targets.endpoints) > 1 or not isinstance(endpoint, (LocalScalar, RemoteScalar)):
-            raise ValueError(
-                "reset, predict and step drive a single env, but the env reports num_envs="
-                f"{targets.lanes}; use run(), which drives any number"
-            )
-        return endpoint, policy
+    def _lane(self) -> ByHand:
+        self._check_open()
+        if self._by_hand is None:
+            targets, policy = self._connected()
+            endpoint = targets.endpoints[0]
+            several = len(targets.endpoints) > 1
+            if several or not isinstance(endpoint, (LocalScalar, RemoteScalar)):
+                raise ValueError(
+                    "reset, predict and step drive a single env, but the env reports num_envs="
+                    f"{targets.lanes}; use run(), which drives any number"
+                )
+            self._by_hand = ByHand(endpoint, policy)
+        return self._by_hand
 
     def reset(
         self, *, seed: int | None = None, trial_index: int | None = None
@@ -196,27 +145,10 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
         """
         if trial_index is not None:
             check_trial(trial_index)
-        endpoint, policy = self._single()
+        lane = self._lane()
         seeds = () if seed is None else (as_seed(seed),)
-        self._end_episode(policy)
-        started = time.perf_counter()
-        endpoint.send_reset(None, seeds, self._options(trial_index))
-        (observation,), (info,) = endpoint.recv_reset()
-        assignment = Assignment(0, seeds[0] if seeds else None)
-        self._lane = Lane(assignment, Limits(), observation, started, uuid7(), endpoint)
-        return observation, info
-
-    def _options(self, trial_index: int | None) -> Mapping[str, Any] | None:
-        if trial_index is None:
-            return None
-        if takes_trials(self.contract.metadata):
-            return {TRIAL_INDEX: trial_index}
-        warnings.warn(
-            f"trial_index={trial_index} was given, but the env declares no such reset option; it "
-            "is not sent. List it in the factory's reset_options",
-            stacklevel=3,
-        )
-        return None
+        lane.end()
+        return lane.reset(seeds, trial_option(self.contract, trial_index))
 
     def predict(self, obs: ObsT) -> ActT:
         """Return the action for ``obs``, ready for :meth:`step`.
@@ -227,17 +159,7 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
             RuntimeError: no episode has begun.
             ValueError: the model returned something that is no action of the env.
         """
-        endpoint, policy = self._single()
-        lane = self._open_lane("predict")
-        lane.observation = obs
-        queue = lane.queue
-        if queue:
-            action = replayed(policy, lane)
-        else:
-            began = time.perf_counter()
-            action = queue.start(planned(policy, (lane,))[0])
-            lane.spent_s += time.perf_counter() - began
-        return fitted(policy, lane, action, endpoint.conform)
+        return self._lane().predict(obs)
 
     def step(self, action: ActT) -> tuple[ObsT, float, bool, bool, Mapping[str, Any]]:
         """Step the env; returns (observation, reward, terminated, truncated, info).
@@ -246,31 +168,16 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
             RuntimeError: no episode has begun, or it has ended.
             ValueError: ``action`` is none of the env's.
         """
-        endpoint, _ = self._single()
-        lane = self._open_lane("step")
-        if lane.over:
-            raise RuntimeError("step() after the episode ended; call reset() first")
-        before = time.perf_counter()
-        observation, reward, terminated, truncated, info = endpoint.step(endpoint.conform(action))
-        step_s = time.perf_counter() - before
-        lane.note(info)
-        lane.over = lane.advance(observation, reward, terminated, truncated, step_s)
-        return observation, reward, terminated, lane.truncated or truncated, info
+        return self._lane().step(action)
 
     @property
     def done(self) -> bool:
         """Whether the episode has ended; False before the first reset."""
-        return self._lane is not None and self._lane.over
+        return self._by_hand is not None and self._by_hand.done
 
-    def _open_lane(self, what: str) -> Lane:
-        if self._lane is None:
-            raise RuntimeError(f"{what}() before reset(): no episode has begun")
-        return self._lane
-
-    def _end_episode(self, policy: Policy) -> None:
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            policy.end(lane)
+    def _end_episode(self) -> None:
+        if self._by_hand is not None:
+            self._by_hand.end()
 
     # By the loop
 
@@ -329,7 +236,7 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
                 "prefetch_lead predicts from an observation that the model's frame stack or "
                 "previous actions have not reached; use prefetch_lead=0 with such a spec"
             )
-        self._end_episode(policy)
+        self._end_episode()
         contract = targets.endpoints[0].contract
         return execute(
             request,
@@ -337,15 +244,15 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
             policy,
             self,
             config={
-                "model": self._name,
+                "model": self._maker.name,
                 "env": contract.id,
                 "observation_space": repr(contract.observation_space),
                 "action_space": repr(contract.action_space),
-                "execution_horizon": self._horizon,
-                "instruction": self._instruction,
+                "execution_horizon": self._maker.horizon,
+                "instruction": self._maker.instruction,
                 **(config or {}),
             },
-            read=self._read,
+            read=self._roles.read,
             options=trial_options(targets.endpoints, request.trial_index_base),
             kept=targets.borrowed if last else targets.endpoints,
         )
@@ -364,54 +271,22 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
                 for twice.
             TypeError: no item, or one that is neither a role nor such a leaf.
         """
-        return self._reader(self._connected()[0].endpoints[0], *items)
-
-    def _reader(self, endpoint: Endpoint, *items: Any) -> Reader:
-        from rlmesh.adapters.readers import reader
-        from rlmesh.adapters.resolution import published_tags
-
-        contract = endpoint.contract
-        link = getattr(endpoint, "link", None)
-        return reader(
-            published_tags(contract.metadata),
-            contract.observation_space,
-            *items,
-            framework=None if link is None else link.options.framework,
-        )
+        return reader_of(self._connected()[0].endpoints[0], *items)
 
     def read(self, obs: ObsT, item: Any) -> Any:
         """Return one value of an observation by role; ``item`` as for :meth:`reader`. Connects."""
-        return self._read(self._connected()[0].endpoints[0], obs, item)
-
-    def _read(self, endpoint: Endpoint, obs: Any, item: Any) -> Any:
-        if not isinstance(item, Hashable):
-            self._reader(endpoint, item)  # says what an item may be
-        reader = self._readers.get((endpoint, item))
-        if reader is None:
-            reader = self._readers[endpoint, item] = self._reader(endpoint, item)
-        return reader(obs)[reader.roles[0]]
+        return self._roles.read(self._connected()[0].endpoints[0], obs, item)
 
     def observation_roles(self) -> ObservationRoles:
         """Return the roles the env offers, by kind; empty groups without tags. Connects."""
-        from rlmesh.adapters.readers import observation_roles
-        from rlmesh.adapters.resolution import published_tags
-
-        return observation_roles(published_tags(self.contract.metadata))
+        return roles_of(self.contract)
 
     def frame_sources(self) -> FrameSources:
         """Return where pictures of the env can come from: camera roles, and its render. Connects.
 
         An env of several lanes renders none.
         """
-        from rlmesh.adapters.readers import frame_sources
-        from rlmesh.adapters.resolution import published_tags
-
-        targets, _ = self._connected()
-        endpoint, contract = targets.endpoints[0], self.contract
-        render = endpoint.render if isinstance(endpoint, (LocalScalar, RemoteScalar)) else None
-        if targets.lanes > 1 or render is None:
-            return frame_sources(published_tags(contract.metadata), None, lambda: None)
-        return frame_sources(published_tags(contract.metadata), contract.render_mode, render)
+        return frame_sources_of(self._connected()[0])
 
     # The end
 
@@ -437,11 +312,11 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
         policy = self._policy
         if policy is not None:
             try:
-                self._end_episode(policy)
+                self._end_episode()
             finally:
                 policy.close()
-        elif self._corners is not None:
-            self._corners.close()
+        else:
+            self._maker.close()
 
     def _leave(self) -> None:
         targets = self._targets
@@ -476,16 +351,3 @@ class Session(Subscriptable, Generic[ObsT, ActT]):
             self.close()
         else:
             self.abort(exc)
-
-
-def _refuse_served(name: str, value: Any) -> None:
-    if value is not None:
-        raise ValueError(
-            f"{name}={value!r} is of no use with a RemoteModel: its adapters live on the server; "
-            "set it there"
-        )
-
-
-def _name_of(model: Any) -> str:
-    named = cast("Any", model if hasattr(model, "__qualname__") else type(model))
-    return f"{named.__module__}:{named.__qualname__}"

@@ -35,10 +35,10 @@ from rlmesh.evals.schedule import Assignment
 from rlmesh.transport.address import parse_address
 from rlmesh.transport.framing import DEFAULT_MESSAGE_LIMIT
 from rlmesh.values import NUMPY
-from rlmesh.wire.contract import AutoresetMode
+from rlmesh.wire.contract import AutoresetMode, EnvContract
 from rlmesh.wire.editions import EDITION
 
-__all__ = ["Targets", "check_vector_limits", "list_targets", "trial_options"]
+__all__ = ["Targets", "check_vector_limits", "list_targets", "trial_option", "trial_options"]
 
 _ACCEPTED = (
     "an env with the gymnasium surface (single or vector), a RemoteEnv or RemoteVectorEnv, an "
@@ -256,6 +256,20 @@ def check_vector_limits(endpoints: Sequence[Endpoint], *, seeded: bool) -> None:
                 f"on, which {what} need; serve a list of single envs, or use gymnasium >= 1.1 (its "
                 "AsyncVectorEnv with shared_memory=True)"
             )
+
+
+def trial_option(contract: EnvContract, trial_index: int | None) -> Mapping[str, Any] | None:
+    """Return the reset options of one trial; of an env that takes none, none, with a warning."""
+    if trial_index is None:
+        return None
+    if takes_trials(contract.metadata):
+        return {TRIAL_INDEX: trial_index}
+    warnings.warn(
+        f"trial_index={trial_index} was given, but the env declares no such reset option; it is "
+        "not sent. List it in the factory's reset_options",
+        stacklevel=3,
+    )
+    return None
 
 
 def trial_options(

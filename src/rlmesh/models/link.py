@@ -249,15 +249,7 @@ class ModelLink:
         self._address_to(request, predict.context, slot, "predict")
         predict.observation.SetInParent()
         predict.projected = slot.leaves is not None
-        passed = any(row.passed for row in rows)
-        for row in rows:
-            for gone in [True] * len(row.passed) + [False]:
-                info = predict.episode_info.add()
-                info.episode_id = row.episode
-                if row.seed is not None:
-                    info.seed = row.seed
-                if passed:
-                    predict.passed.append(gone)
+        _describe(predict, rows)
 
     def advance(self) -> list[list[Any]] | None:
         """Take in what was answered; the plans of the prediction under way if they are there.
@@ -394,6 +386,19 @@ class ModelLink:
             pass  # it is gone already, which is what close wants
         finally:
             self.hang_up()
+
+
+def _describe(predict: Any, rows: Sequence[Row]) -> None:
+    """Say in a request whose observations follow: those passed meanwhile, then the lane's own."""
+    passed = any(row.passed for row in rows)
+    for row in rows:
+        for gone in [True] * len(row.passed) + [False]:
+            info = predict.episode_info.add()
+            info.episode_id = row.episode
+            if row.seed is not None:
+                info.seed = row.seed
+            if passed:
+                predict.passed.append(gone)
 
 
 def _encode(slot: RemoteSlot, rows: Sequence[Row]) -> list[Any]:

@@ -48,6 +48,17 @@ def test_the_cost_is_fitted_exactly_where_it_is_linear(
         assert (a, c) == pytest.approx((fixed + slope * sizes[0], 0.0))
 
 
+def test_one_batch_that_stood_still_is_left_out_and_a_slower_model_is_not() -> None:
+    model = CostModel()
+    for rows in (1, 2, 3, 4, 5, 6, 7):
+        model.add(rows, 0.02 + 0.001 * rows)
+    model.add(3, 5.0)
+    assert model.fit() == pytest.approx((0.02, 0.001))
+    for _ in range(200):
+        model.add(3, 5.0)
+    assert model.fit()[0] == pytest.approx(5.0, rel=0.01)
+
+
 def test_nothing_is_known_before_the_second_batch() -> None:
     model = CostModel()
     assert model.fit() == (0.0, 0.0)
@@ -153,7 +164,7 @@ def test_replays_take_a_small_share_of_the_run_only(monkeypatch: pytest.MonkeyPa
         clock.predicted(1 + number % 3, 0.1, now[0])
     assert len(replays) == 1, "the second would exceed 2 % of the seven seconds"
     assert clock.wait_s == 0.125
-    now[0] += 100.0
+    now[0] += 60.0
     for number in range(700):
         clock.returned(0.01)
         clock.predicted(1 + number % 3, 0.1, now[0])

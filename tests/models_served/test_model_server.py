@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -298,6 +299,42 @@ def test_what_is_fused(
             assert action.tolist() == [number, number], "everybody gets the answer to its own"
             link.hang_up()
     assert model.calls == meant
+
+
+class Stepwise(Model):
+    """Says when a call begins, and ends it when it is let."""
+
+    allow_fusion = False
+
+    def load(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.let = threading.Semaphore(0)
+
+    def predict(self, observation: Any) -> Any:
+        self.begun.release()
+        assert self.let.acquire(timeout=20)
+        return observation["x"][:2]
+
+
+def test_who_is_answered_does_not_wait_for_those_behind() -> None:
+    """Requests that waited together, and share no forward pass."""
+    model = Stepwise()
+    with rlmesh.ModelServer(model) as server:
+        server.start()
+        links = [rlmesh.RemoteModel(server.address).connect() for _ in range(3)]
+        slots = [link.resolve(CONTRACT, 1) for link in links]
+        links[0].send_predict([Row(slots[0], observation(), "e", None)])
+        assert model.begun.acquire(timeout=20)
+        for link, slot in zip(links[1:], slots[1:], strict=True):
+            link.send_predict([Row(slot, observation(), "e", None)])
+        for _ in range(2):
+            model.let.release()
+            assert model.begun.acquire(timeout=20)
+        assert select.select(links[1:], [], [], 20)[0], "one is answered, one is being predicted"
+        model.let.release()
+        for link in links:
+            assert len(link.finish()) == 1
+            link.hang_up()
 
 
 def test_envs_of_unlike_spaces_are_not_fused() -> None:

@@ -23,6 +23,12 @@ _FRACTIONS = (0.0, 0.1, 0.25, 0.5, 0.8, 1.2, 2.0, 4.0)
 _FIRST_FRACTION = 0.6
 """The best single fraction over all cases; used until there is something to replay."""
 
+_LEAST_TURNS = 8
+"""Times of envs that a replay needs."""
+
+_ENOUGH = 0.97
+"""What a bound must serve of what the best serves; closer than that, replays do not tell."""
+
 _SHARE = 0.02
 """Share of the run's time that replays may take."""
 
@@ -30,18 +36,29 @@ _SHARE = 0.02
 class CostModel:
     """What a batch of ``b`` rows costs, ``a + c b`` seconds: least squares that forgets slowly."""
 
-    __slots__ = ("_count", "_n", "_x", "_xx", "_xy", "_y")
+    __slots__ = ("_count", "_n", "_odd", "_x", "_xx", "_xy", "_y")
 
     _KEEP = 0.97
+    _KNOWN = 4  # batches, before one can be told to be odd
+    _ODD = 5.0  # times what is expected
 
     def __init__(self) -> None:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         self._count = 0
+        self._odd = False
 
     def add(self, rows: int, seconds: float) -> None:
-        """Note one batch. The first is left out: it compiles, allocates and warms up."""
+        """Note one batch. The first is left out: it compiles, allocates and warms up.
+
+        So is one that takes many times as long as it should, if the next does not: a batch size
+        that was compiled for, or a machine that stood still.
+        """
         self._count += 1
         if self._count == 1:
+            return
+        fixed, slope = self.fit()
+        self._odd = not self._odd and seconds > self._ODD * (fixed + slope * rows)
+        if self._odd and self._n > self._KNOWN:
             return
         keep = self._KEEP
         self._n = keep * self._n + 1
@@ -77,7 +94,7 @@ class BatchClock:
         self.cost = CostModel()
         self.wait_s = wait_s if wait_s is not None else 0.0
         self._fixed = wait_s is not None
-        self._lanes = lanes
+        self._lanes = self._planned = lanes
         self._limit = max_batch
         self.max_batch = min(max_batch or lanes, lanes)
         self._durations: deque[float] = deque(maxlen=256)
@@ -93,8 +110,8 @@ class BatchClock:
         return BatchClock(lanes, self.max_batch, self.wait_s if self._fixed else None)
 
     def resize(self, lanes: int) -> None:
-        """Go on with another number of lanes; the bound is looked for anew if it is far from it."""
-        if abs(lanes - self._lanes) * 4 > self._lanes:
+        """Go on with another number of lanes; a bound found for far fewer or more is reviewed."""
+        if abs(lanes - self._planned) * 4 > self._planned:
             self._next_replay = min(self._next_replay, self._batches + 8)
         self._lanes = lanes
         self.max_batch = min(self._limit or lanes, lanes)
@@ -118,24 +135,43 @@ class BatchClock:
         """Note how long a lane's env took."""
         self._durations.append(seconds)
 
-    def predicted(self, rows: int, seconds: float, ended: float) -> None:
-        """Note what a batch cost and when it ended; look for a better bound when it is time to."""
+    def forget(self) -> None:
+        """Forget how long the lanes' envs took."""
+        self._durations.clear()
+
+    def due_within(self, batches: int) -> bool:
+        """Whether a better bound is looked for after that many batches at the latest."""
+        soon = not self._fixed and self._next_replay - self._batches <= batches
+        return soon and self._spent <= _SHARE * (time.perf_counter() - self._began)
+
+    @property
+    def longest_wait(self) -> float:
+        """The longest bound there may be, in seconds."""
+        return _FRACTIONS[-1] * self.cost.fit()[0]
+
+    def predicted(self, rows: int, seconds: float, ended: float) -> bool:
+        """Note what a batch cost and when it ended; look for a better bound when it is time to.
+
+        Returns:
+            Whether it was looked for.
+        """
         self.cost.add(rows, seconds)
         self._free = ended
         self._batches += 1
         if self._fixed or self._lanes == 1:
-            return
-        if self._batches >= self._next_replay and len(self._durations) >= 8:
+            return False
+        if self.due_within(0) and len(self._durations) >= _LEAST_TURNS:
             self._next_replay = 2 * self._batches
             self._replan()
-        elif not self._replayed:
+            return True
+        if not self._replayed:
             self.wait_s = _FIRST_FRACTION * self.cost.fit()[0]
+        return False
 
     def _replan(self) -> None:
         now = time.perf_counter()
-        if self._spent > _SHARE * (now - self._began):
-            return
         self._replayed = True
+        self._planned = self._lanes
         fixed, slope = self.cost.fit()
         durations = list(self._durations)
         self.wait_s = best_wait(self._lanes, self.max_batch, fixed, slope, durations)
@@ -145,11 +181,13 @@ class BatchClock:
 def best_wait(
     lanes: int, max_batch: int, fixed: float, slope: float, durations: Sequence[float]
 ) -> float:
-    """Return the bound, in seconds, with which a replay of these times served the most rows.
+    """Return the shortest bound, in seconds, with which a replay of these times served about the
+    most rows.
 
     A loop can settle in several rhythms with the same bound, some of which wait in vain at every
     turn, so a bound is judged by the worst of three replays: all lanes in step at the start, one of
-    them ahead of the others, and half of them.
+    them ahead of the others, and half of them. The shortest of those that are about as good leaves
+    the least to lose where the times to come are others.
     """
 
     def worst_rate(wait: float) -> float:
@@ -158,8 +196,9 @@ def best_wait(
             for ahead in {0, 1, lanes // 2}
         )
 
-    rates = [(worst_rate(fraction * fixed), -fraction) for fraction in _FRACTIONS]
-    return -max(rates)[1] * fixed
+    rates = [(worst_rate(fraction * fixed), fraction * fixed) for fraction in _FRACTIONS]
+    enough = _ENOUGH * max(rates)[0]
+    return min(wait for rate, wait in rates if rate >= enough)
 
 
 def replay(

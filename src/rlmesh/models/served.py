@@ -14,6 +14,7 @@ from typing import Any
 from rlmesh.adapters.pushdown import pushable
 from rlmesh.errors import ProtocolException
 from rlmesh.models.adapting import adapter_for, processed_before
+from rlmesh.models.asked import Asked, fill_answer, read_rows
 from rlmesh.models.chunks import check_horizon
 from rlmesh.models.model import Model, model_corners
 from rlmesh.models.slots import Part, Slot
@@ -42,7 +43,7 @@ class Client:
 
     def __init__(self) -> None:
         self.slots: dict[str, Slot] = {}
-        self.last: tuple[bytes, Any] | None = None  # most requests repeat the header before them
+        self.last: Asked | None = None
 
 
 class Job:
@@ -53,8 +54,8 @@ class Job:
         reply: the answer, once there is one.
     """
 
-    def __init__(self, request: Any, parts: list[Part | Exception]) -> None:
-        self.request = request
+    def __init__(self, asked: Asked, parts: list[Part | Exception]) -> None:
+        self.asked = asked
         self.parts = parts
         self.good = [part for part in parts if isinstance(part, Part)]
         self.rows = sum(len(part.rows) for part in self.good)
@@ -80,41 +81,30 @@ class ServedModel:
 
     def handle(self, client: Client, header: bytes, leaves: Sequence[memoryview]) -> Reply | Job:
         """Answer a request, or take in one that needs a prediction."""
-        if client.last is not None and client.last[0] == header:
-            request = client.last[1]
-        else:
+        asked = client.last
+        if asked is None or asked.header != header:
             try:
-                request = messages.parse(messages.model.JoinRequest, header)
+                asked = client.last = Asked(header)
             except ProtocolException as exc:
                 fault = ModelFault(ModelErrorCode.INVALID_REQUEST, str(exc), recoverable=False)
                 return _refusal(messages.model.JoinRequest(), fault, "join")
-            client.last = header, request
-        kind = request.WhichOneof("kind") or ""
+        kind = asked.kind
         try:
             if kind == "predict":
-                return Job(request, [self._accept(client, request.predict, leaves)])
+                return Job(asked, [_slot(client, asked.env_id).accept(asked.rows, leaves)])
             if kind == "grouped_predict":
-                return self._accept_groups(client, request, leaves)
-            return self._handle_rare(client, request, kind)
+                return self._accept_groups(client, asked, leaves)
+            return self._handle_rare(client, asked.request, kind)
         except ModelFault as fault:
-            return _refusal(request, fault, kind)
+            return _refusal(asked.request, fault, kind)
         except Exception as exc:
             _log.warning("%s raised %s", kind, describe_exception(exc))
-            return _refusal(request, exc, kind)
-
-    def _accept(self, client: Client, predict: Any, leaves: Sequence[memoryview]) -> Part:
-        slot = client.slots.get(predict.context.env_id)
-        if slot is None:
-            raise ModelFault(
-                ModelErrorCode.NOT_CONFIGURED,
-                f"no adapter is resolved for env {predict.context.env_id!r}; resolve one first",
-            )
-        return slot.accept(predict, leaves)
+            return _refusal(asked.request, exc, kind)
 
     def _accept_groups(
-        self, client: Client, request: Any, leaves: Sequence[memoryview]
+        self, client: Client, asked: Asked, leaves: Sequence[memoryview]
     ) -> Reply | Job:
-        groups = request.grouped_predict.groups
+        groups = asked.request.grouped_predict.groups
         if not groups:
             raise ModelFault(ModelErrorCode.INVALID_REQUEST, "the grouped predict has no groups")
         horizons = {
@@ -135,11 +125,12 @@ class ServedModel:
             if slot is not None:
                 share = slot.leaves(projected=group.projected)
             try:
-                parts.append(self._accept(client, group, leaves[at : at + share]))
+                slot = _slot(client, group.context.env_id)
+                parts.append(slot.accept(read_rows(group), leaves[at : at + share]))
             except Exception as exc:
                 parts.append(exc)
             at += share
-        job = Job(request, parts)
+        job = Job(asked, parts)
         return job if job.good else _answer(job, [])
 
     def _handle_rare(self, client: Client, request: Any, kind: str) -> Reply:
@@ -231,12 +222,10 @@ class ServedModel:
 
     # Predictions
 
-    def predict(self, jobs: Sequence[Job]) -> None:
-        """Predict for all jobs, fused where that changes nothing, and give each its reply."""
-        for batch in [jobs] if len(jobs) == 1 else self._batches(jobs):
-            self._run(batch)
-
-    def _batches(self, jobs: Sequence[Job]) -> list[list[Job]]:
+    def batches(self, jobs: Sequence[Job]) -> Sequence[Sequence[Job]]:
+        """Divide jobs into forward passes: as few as there can be without changing a number."""
+        if len(jobs) == 1:
+            return (jobs,)
         batches: list[list[Job]] = []
         open_batches: dict[Any, list[Job]] = {}
         for job in jobs:
@@ -263,7 +252,8 @@ class ServedModel:
         keys = {part.slot.key for part in job.good}
         return (horizon, keys.pop()) if len(keys) == 1 else None
 
-    def _run(self, batch: Sequence[Job]) -> None:
+    def predict(self, batch: Sequence[Job]) -> None:
+        """Give each job of one of the :meth:`batches` its reply."""
         began = time.perf_counter_ns()
         parts = [part for job in batch for part in job.good]
         try:
@@ -271,7 +261,7 @@ class ServedModel:
         except Exception as exc:
             if len(batch) > 1:  # only who asked for the fault shall have it
                 for job in batch:
-                    self._run((job,))
+                    self.predict((job,))
                 return
             _log.warning("predict raised %s", describe_exception(exc))
             plans = [exc] * len(parts)
@@ -308,7 +298,7 @@ class ServedModel:
 
     def too_large(self, job: Job, exc: ValueError) -> Reply:
         """Return the reply in place of one that is over the message limit."""
-        return _refusal(job.request, ModelFault(ModelErrorCode.INTERNAL, str(exc)), "predict")
+        return _refusal(job.asked.request, ModelFault(ModelErrorCode.INTERNAL, str(exc)), "predict")
 
     def forget(self, client: Client) -> None:
         """End what a client left running: it is gone."""
@@ -326,41 +316,60 @@ def _read_contract(env_spec: Any) -> EnvContract:
     return contract_from_message(message)
 
 
+def _slot(client: Client, env_id: str) -> Slot:
+    slot = client.slots.get(env_id)
+    if slot is None:
+        raise ModelFault(
+            ModelErrorCode.NOT_CONFIGURED,
+            f"no adapter is resolved for env {env_id!r}; resolve one first",
+        )
+    return slot
+
+
 def _answer(job: Job, plans: Sequence[Any]) -> Reply:
     """Return the reply of a job whose good parts have these plans, or this exception each."""
-    request = job.request
+    asked = job.asked
+    if asked.kind == "predict":
+        part = job.good[0]
+        try:
+            leaves, frames, lengths = _actions(part, plans[0])
+        except Exception as exc:
+            return _refusal(asked.request, exc, "predict", part.describe())
+        head = asked.head(frames, lengths)
+    else:
+        head, leaves = _answer_groups(job, plans)
+    times = messages.model.JoinResponse(
+        endpoint_total_ns=time.perf_counter_ns() - job.arrived,
+        user_ns=job.ended - job.began,
+        queue_ns=max(0, job.began - job.arrived),
+    )
+    return head + times.SerializeToString(), leaves, False  # the two parse as one message
+
+
+def _answer_groups(job: Job, plans: Sequence[Any]) -> tuple[bytes, list[Any]]:
+    request = job.asked.request
     response = messages.model.JoinResponse(request_id=request.request_id)
     leaves: list[Any] = []
-    if request.WhichOneof("kind") == "predict":
+    pending = iter(plans)
+    for part, group in zip(job.parts, request.grouped_predict.groups, strict=True):
+        result = response.grouped_predict.results.add()
         try:
-            leaves = _write(job.good[0], plans[0], request.predict, response.predict)
+            if isinstance(part, Exception):
+                raise part
+            found, frames, lengths = _actions(part, next(pending))
         except Exception as exc:
-            return _refusal(request, exc, "predict", job.good[0].describe())
-    else:
-        pending = iter(plans)
-        groups = request.grouped_predict.groups
-        for part, group in zip(job.parts, groups, strict=True):
-            result = response.grouped_predict.results.add()
-            try:
-                if isinstance(part, Exception):
-                    raise part
-                leaves += _write(part, next(pending), group, result.response)
-            except Exception as exc:
-                told = part.describe() if isinstance(part, Part) else ""
-                result.error.CopyFrom(_model_error(exc, "predict", told))
-    now = time.perf_counter_ns()
-    response.endpoint_total_ns = now - job.arrived
-    response.user_ns = job.ended - job.began
-    response.queue_ns = max(0, job.began - job.arrived)
-    return response.SerializeToString(), leaves, False
+            told = part.describe() if isinstance(part, Part) else ""
+            result.error.CopyFrom(_model_error(exc, "predict", told))
+        else:
+            leaves += found
+            fill_answer(result.response, group, frames, lengths)
+    return response.SerializeToString(), leaves
 
 
-def _write(part: Part, plans: Any, request: Any, response: Any) -> list[Any]:
+def _actions(part: Part, plans: Any) -> tuple[list[Any], int, Sequence[int]]:
     if isinstance(plans, Exception):
         raise plans
-    leaves = part.slot.answer(part, plans, response)
-    response.context.CopyFrom(request.context)
-    return leaves
+    return part.slot.answer(part, plans)
 
 
 def _refusal(request: Any, exc: Exception, during: str, told: str = "") -> Reply:

@@ -138,15 +138,23 @@ class ModelCore(ServerCore):
         pool, pace = self.pool, self._pace
         while not self._stopping:
             seats = pool.wait(self._patience())
-            pace.looks()
+            if not self._alone:
+                pace.looks()
             for seat in seats:
                 self._take(seat)
             if self._jobs and self._due():
                 self._predict()
 
+    @property
+    def _alone(self) -> bool:
+        """Whether there is one client, which has nobody to wait for."""
+        return len(self.pool.seats) == 1
+
     def _patience(self) -> float | None:
         if not self._jobs:
             return None
+        if self._alone:
+            return 0.0
         start = self._pace.start_at([*self._jobs], self.pool.seats)
         return max(0.0, start - time.perf_counter())
 
@@ -158,13 +166,14 @@ class ModelCore(ServerCore):
         """Answer the seat's requests as far as they need no prediction."""
         served = self.served
         try:
-            alone = len(self.pool.seats) == 1
+            alone = self._alone
             while (message := seat.session.poll(alone=alone)) is not None:
                 self._last_request = time.monotonic()
                 outcome = served.handle(seat.client, *message)
                 if isinstance(outcome, Job):
                     seat.busy = True
-                    self._pace.arrived(seat, outcome)
+                    if not alone:
+                        self._pace.arrived(seat, outcome)
                     self._jobs[outcome] = seat
                     return
                 if not self._send(seat, outcome):
@@ -180,7 +189,8 @@ class ModelCore(ServerCore):
             self.served.predict(batch)
             for job in batch:
                 self._answer(jobs[job], job)
-            self._pace.answered(batch)
+            if not self._alone:
+                self._pace.answered(batch)
         self._last_request = time.monotonic()
         self._predicting = False
 

@@ -9,6 +9,7 @@ from typing import Any
 from rlmesh.adapters import Adapter
 from rlmesh.adapters.adapter import payload_signature
 from rlmesh.models.adapting import check_history
+from rlmesh.models.asked import Rows
 from rlmesh.models.context import EpisodeContexts
 from rlmesh.models.corners import Corners
 from rlmesh.values import (
@@ -112,28 +113,22 @@ class Slot:
             plan.remembers = True
             plan.history = max([span - 1 for _, span, _ in self.adapter.history_windows()] or [0])
 
-    def accept(self, request: Any, leaves: Sequence[memoryview]) -> Part:
-        """Take in a PredictRequest; ModelFault, or what the adapter raises, refuses it."""
-        infos = request.episode_info
-        count = len(infos)
-        if not count:
-            raise _invalid("expected episode_info for at least one row, got none")
-        passed = request.passed or [False] * count
-        if len(passed) != count:
-            raise _invalid(f"expected a passed flag for each of {count} rows, got {len(passed)}")
+    def accept(self, rows: Rows, leaves: Sequence[memoryview]) -> Part:
+        """Take in an observation; ModelFault, or what the adapter raises, refuses it."""
+        count = len(rows.episodes)
         try:
-            codec = self._codec(request.projected)
+            codec = self._codec(rows.projected)
             observations = (
                 [codec.decode(leaves)] if count == 1 else codec.decode_rows(leaves, count)
             )
         except ValueError as exc:
             raise _invalid(str(exc)) from None
         if self._remembers:
-            self._check_capacity(infos)
-            self._note_executed(infos, passed)
+            self._check_capacity(rows.episodes)
+            self._note_executed(rows)
         part = Part(self, [], [], None if self._contexts is None else [])
-        for observation, info, gone in zip(observations, infos, passed, strict=True):
-            episode = info.episode_id
+        each = zip(observations, rows.episodes, rows.seeds, rows.passed, strict=True)
+        for observation, episode, seed, gone in each:
             pending = self._live.setdefault(episode, [])
             if gone:
                 self._pass(episode, observation, pending)
@@ -143,27 +138,24 @@ class Slot:
             part.episodes.append(episode)
             part.rows.append(observation)
             if part.contexts is not None and self._contexts is not None:
-                seed = info.seed if info.HasField("seed") else None
                 part.contexts.append(self._contexts.next(episode, seed))
-        if not part.rows:
-            raise _invalid("every row is marked as passed; one to predict for is missing")
         return part
 
-    def _check_capacity(self, infos: Any) -> None:
+    def _check_capacity(self, episodes: Sequence[str]) -> None:
         assert self.adapter is not None
-        fresh = {info.episode_id for info in infos} - self._live.keys()
+        fresh = {*episodes} - self._live.keys()
         if fresh:
             check_history((self.adapter,), len(self._live) + len(fresh))
 
-    def _note_executed(self, infos: Any, passed: Sequence[bool]) -> None:
+    def _note_executed(self, rows: Rows) -> None:
         """Drop from each plan the actions whose observations the client does not send.
 
         It executes a plan to its end before it asks again, and sends what the history needs of it.
         """
         assert self.adapter is not None
-        sent: dict[str, int] = {info.episode_id: 0 for info in infos}
-        for info, gone in zip(infos, passed, strict=True):
-            sent[info.episode_id] += gone
+        sent = dict.fromkeys(rows.episodes, 0)
+        for episode, gone in zip(rows.episodes, rows.passed, strict=True):
+            sent[episode] += gone
         for episode, count in sent.items():
             pending = self._live.get(episode)
             if pending and count < len(pending):
@@ -178,17 +170,21 @@ class Slot:
         if pending:
             self.adapter.note_action(pending.pop(0), episode=episode)
 
-    def answer(self, part: Part, plans: Sequence[Sequence[Any]], response: Any) -> list[Any]:
-        """Write a PredictResponse for ``part``; return the leaves of its actions.
+    def answer(
+        self, part: Part, plans: Sequence[Sequence[Any]]
+    ) -> tuple[list[Any], int, Sequence[int]]:
+        """Return the leaves of ``part``'s actions, how many actions they are a row, and how many of
+        them are meant for each row: empty if all are.
 
         Raises:
             ValueError: the model returned something that is no action of the env.
         """
         lengths = [len(plan) for plan in plans]
         frames = lengths[0] if len(lengths) == 1 else max(lengths)
+        told: Sequence[int] = ()
         if len(lengths) > 1 and min(lengths) != frames:
             if self._plans:
-                response.lengths.extend(lengths)
+                told = lengths
                 plans = [[*plan, *([plan[-1]] * (frames - len(plan)))] for plan in plans]
             else:
                 frames = min(lengths)
@@ -199,9 +195,8 @@ class Slot:
         leaves: list[Any] = []
         encode = self._action.encode_rows
         for column in columns:
-            response.actions.add()
             leaves += encode(column) if len(column) > 1 else self._action.encode(column[0])
-        return leaves
+        return leaves, frames, told
 
     def _to_env(
         self, part: Part, lengths: Sequence[int], columns: list[list[Any]]

@@ -286,13 +286,8 @@ class FrameSocket:
         except BlockingIOError:
             raise self._timed_out("recv") from None
         self._expect = total + _SLACK
-        if not count:
-            return kind, bytes(view[start:end]), []
-        if count == 1:
-            (length,) = _LENGTH.unpack_from(view, _PREFIX.size)
-            if body + length + (-length % _ALIGN) == total:
-                return kind, bytes(view[start:end]), [view[body : body + length]]
-        return kind, bytes(view[start:end]), _slice_body(view, count, body, total)
+        leaves = _slice_body(view, count, body, total) if count else []
+        return kind, bytes(view[start:end]), leaves
 
     @property
     def buffered(self) -> bool:
@@ -421,6 +416,10 @@ def _take_apart(view: memoryview, total: int) -> tuple[int, bytes, list[memoryvi
 
 
 def _slice_body(view: memoryview, count: int, body: int, total: int) -> list[memoryview]:
+    if count == 1:
+        (length,) = _LENGTH.unpack_from(view, _PREFIX.size)
+        if body + length + (-length % _ALIGN) == total:
+            return [view[body : body + length]]
     lengths = _lengths_struct(count).unpack_from(view, _PREFIX.size)
     leaves: list[memoryview] = []
     at = body

@@ -40,7 +40,7 @@ format: $(V)/dev.stamp ## ruff format and the safe fixes
 	$(DEV)/ruff check --fix $(SOURCES)
 	$(DEV)/ruff format $(SOURCES)
 
-bench: $(V)/demo.stamp $(V)/dev.stamp $(V)/reference.stamp ## time steps, evaluations and adapters against floors, bounds and peers; writes benchmarks/*.md
+bench: $(V)/demo.stamp $(V)/dev.stamp $(V)/reference.stamp ## time steps, evaluations, served models and adapters against floors, bounds and peers; writes benchmarks/*.md
 	$(V)/demo/bin/python benchmarks/run.py --reference-python $(V)/reference/bin/python $(ARGS)
 	$(DEV)/python benchmarks/adapters.py --reference-python $(V)/reference/bin/python
 

@@ -1,13 +1,15 @@
 """The floor: a raw Python socket ping-pong of the bytes of one step, and nothing else.
 
-The request is the action's bytes, the response the observation's, gathered by `sendmsg` from where
-they lie and received into one preallocated buffer, with the fastest socket settings known.
+The request is the action's bytes, the response the observation's, or the other way round for a
+predict: gathered by `sendmsg` from where they lie and received into one preallocated buffer, with
+the fastest socket settings known.
 """
 
 from __future__ import annotations
 
 import argparse
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -23,13 +25,23 @@ LARGE_BUFFER = 4 << 20
 TCP_SLICE = 256 << 10
 
 
-def parts(payload: Payload) -> list[memoryview]:
+Parts = list[memoryview]
+
+
+def exchange(payload: Payload, call: str) -> tuple[Parts, Parts]:
+    """What the client sends and what the server answers."""
     observation = payload.observation(0)
     leaves = observation.values() if isinstance(observation, dict) else [observation]
-    return [
+    seen = [
         memoryview(leaf.encode() if isinstance(leaf, str) else leaf.reshape(-1).view(np.uint8))
         for leaf in leaves
     ]
+    done = [memoryview(payload.action().reshape(-1).view(np.uint8))]
+    return (done, seen) if call == "step" else (seen, done)
+
+
+def room(parts: Parts) -> memoryview:
+    return memoryview(bytearray(sum(map(len, parts))))
 
 
 def tune(connection: socket.socket, payload: Payload) -> None:
@@ -58,27 +70,29 @@ def receive(connection: socket.socket, target: memoryview) -> None:
         got += more
 
 
-def serve(payload: Payload, address: str) -> None:
+def serve(payload: Payload, address: str, call: str) -> None:
     if address.startswith(UNIX):
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address.removeprefix(UNIX))
         announce(address=address)
     else:
-        listener = socket.create_server(("127.0.0.1", 0))
-        announce(address=f"127.0.0.1:{listener.getsockname()[1]}")
+        host, port = address.split(":")
+        listener = socket.create_server((host, int(port)))
+        announce(address=f"{host}:{listener.getsockname()[1]}")
     end_with_driver()
     listener.listen()
     connection, _ = listener.accept()
     tune(connection, payload)
-    request = memoryview(bytearray(payload.action().nbytes))
-    response = parts(payload)
+    asked, response = exchange(payload, call)
+    request = room(asked)
     with suppress(EOFError):
         while True:
             receive(connection, request)
             send(connection, response)
 
 
-def drive(payload: Payload, address: str) -> None:
+def connect(payload: Payload, address: str, call: str) -> Callable[[], None]:
+    """Dial a server; the function that makes one round trip."""
     if address.startswith(UNIX):
         connection = socket.socket(socket.AF_UNIX)
         tune(connection, payload)
@@ -87,14 +101,18 @@ def drive(payload: Payload, address: str) -> None:
         host, port = address.split(":")
         connection = socket.create_connection((host, int(port)))
         tune(connection, payload)
-    request = [memoryview(payload.action().reshape(-1).view(np.uint8))]
-    response = memoryview(bytearray(payload.nbytes))
+    request, answered = exchange(payload, call)
+    response = room(answered)
 
     def step() -> None:
         send(connection, request)
         receive(connection, response)
 
-    answer_rounds(step)
+    return step
+
+
+def drive(payload: Payload, address: str, call: str) -> None:
+    answer_rounds(connect(payload, address, call))
 
 
 def main() -> None:
@@ -102,12 +120,10 @@ def main() -> None:
     parser.add_argument("end", choices=("server", "client"))
     parser.add_argument("payload", choices=PAYLOADS)
     parser.add_argument("address")
-    parser.add_argument(
-        "--buffer", type=int, default=0, help="socket buffer bytes; 0: the system's"
-    )
+    parser.add_argument("call", nargs="?", choices=("step", "predict"), default="step")
     args = parser.parse_args()
     end = serve if args.end == "server" else drive
-    end(PAYLOADS[args.payload], args.address)
+    end(PAYLOADS[args.payload], args.address, args.call)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from settings import Settings
+
+HERE = Path(__file__).parent
 WARMUP_STEPS = 5
 
 
@@ -109,6 +113,42 @@ class Pair:
             stop(self.server)
 
 
+def start_pair(settings: Settings, python: str, script: str, args: Sequence[str]) -> Pair:
+    """Start both ends of a script.
+
+    Args:
+        args: the payload, where to listen, and more. The client is told the address that the server
+            announces.
+    """
+    server = spawn(python, script, "server", *args, core=settings.server_core)
+    try:
+        told = [*args]
+        told[1] = hear(server)["address"]
+        client = spawn(python, script, "client", *told, core=settings.client_core)
+        try:
+            hear(client)
+        except BaseException:
+            stop(client)
+            raise
+    except BaseException:
+        stop(server)
+        raise
+    return Pair(client, server, server.pid)
+
+
+def take_turns(settings: Settings, starts: Mapping[str, Callable[[], Pair]]) -> dict[str, Figures]:
+    """Start all contenders, let each answer its rounds in turn with the others, and end them."""
+    with ExitStack() as stack:
+        pairs: dict[str, Pair] = {}
+        for name, start in starts.items():
+            pairs[name] = start()
+            stack.callback(pairs[name].stop)
+        for _ in range(settings.rounds):
+            for running in pairs.values():
+                running.round(settings.seconds)
+        return {name: running.figures() for name, running in pairs.items()}
+
+
 def hear(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next line a process announces."""
     assert process.stdout is not None
@@ -132,11 +172,17 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def spawn(
-    python: str, script: str, *args: str, core: int | None, path: Path | None = None
+    python: str | Sequence[str],
+    script: str,
+    *args: str,
+    core: int | None,
+    path: Path | None = None,
 ) -> subprocess.Popen[str]:
     """Run a script of this folder, on one core where `core` says which.
 
-    Modules are also found in the folder `path`.
+    Args:
+        python: the interpreter, after a command that runs it where that is to be elsewhere.
+        path: a folder where modules are found, too.
     """
     environ = {**os.environ, "RLMESH_WORKFLOW_EDITION": ""}
     if path is not None:
@@ -144,7 +190,7 @@ def spawn(
             filter(None, (str(path), environ.get("PYTHONPATH")))
         )
     process = subprocess.Popen(
-        [python, str(Path(__file__).with_name(script)), *args],
+        [*([python] if isinstance(python, str) else python), str(HERE / script), *args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

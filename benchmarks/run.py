@@ -1,4 +1,5 @@
-"""Time a step and an evaluation against floors, bounds and peers; print the tables and keep them.
+"""Time steps, evaluations and served models against floors, bounds and peers; print the tables and
+keep them.
 
 Every contender is two processes, a client and a server, each on a core of its own. All contenders
 of a row are up at once and take turns, several short rounds each, so that what disturbs the machine
@@ -14,35 +15,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
 import evaluation
 import import_time
-from harness import Pair, hear, pin, spawn, stop
+import serving
+import slow_link
+from harness import Pair, hear, pin, spawn, start_pair, stop, take_turns
 from payloads import PAYLOADS, Payload
 from settings import Places, Settings
 from table import HEADER, NOTES, Row, line, machine, reference_version, versions
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-PARTS = ("step", "connect", "import", "remote", "local", "many", "metaworld")
-
-
-def start_pair(settings: Settings, python: str, script: str, payload: str, address: str) -> Pair:
-    server = spawn(python, script, "server", payload, address, core=settings.server_core)
-    try:
-        bound = hear(server)["address"]
-        client = spawn(python, script, "client", payload, bound, core=settings.client_core)
-        try:
-            hear(client)
-        except BaseException:
-            stop(client)
-            raise
-    except BaseException:
-        stop(server)
-        raise
-    return Pair(client, server, server.pid)
+PARTS = (
+    *("step", "connect", "import"),
+    *("remote", "local", "many", "metaworld"),
+    *("predict", "clients", "link"),
+)
+SECTIONS = {
+    **dict.fromkeys(("remote", "local", "many", "metaworld"), "Evaluation"),
+    **dict.fromkeys(("predict", "clients", "link"), "Served models"),
+}
+"""What the heading above a part is, where it does not bring its own."""
 
 
 def start_async(settings: Settings, payload: str) -> Pair:
@@ -62,7 +58,7 @@ def contenders(
 ) -> dict[str, Callable[[], Pair]]:
     def pair(python: str, script: str) -> Callable[[], Pair]:
         address = places.address(transport)
-        return lambda: start_pair(settings, python, script, payload, address)
+        return lambda: start_pair(settings, python, script, (payload, address))
 
     here = sys.executable
     starts = {
@@ -76,15 +72,7 @@ def contenders(
 
 
 def measure_row(settings: Settings, payload: Payload, transport: str, places: Places) -> Row:
-    with ExitStack() as stack:
-        pairs: dict[str, Pair] = {}
-        for name, start in contenders(settings, payload.key, transport, places).items():
-            pairs[name] = start()
-            stack.callback(pairs[name].stop)
-        for _ in range(settings.rounds):
-            for running in pairs.values():
-                running.round(settings.seconds)
-        figures = {name: running.figures() for name, running in pairs.items()}
+    figures = take_turns(settings, contenders(settings, payload.key, transport, places))
     return Row(payload, transport, figures)
 
 
@@ -165,10 +153,15 @@ def report(
             "local": evaluation.local(settings),
             "many": evaluation.many(settings),
             "metaworld": evaluation.metaworld(settings),
+            "predict": serving.predict(settings, payloads, transports, places),
+            "clients": serving.clients(settings, places),
+            "link": slow_link.table(settings),
         }
+        section = ""
         for name in parts:
-            if name == "remote":
-                yield "## Evaluation\n"
+            if SECTIONS.get(name, section) != section:
+                section = SECTIONS[name]
+                yield f"## {section}\n"
             yield from written[name]
     yield f"The whole run took {time.monotonic() - begun:.0f} s; load at its end: {load()}."
 
@@ -203,6 +196,9 @@ def main() -> None:
     parser.add_argument("--full-grid", action="store_true", help="all cases of many endpoints")
     parser.add_argument("--most-cells", type=int, help="only the first cases of many endpoints")
     parser.add_argument("--cell-seconds", type=float, default=5.0, help="the longest one may take")
+    parser.add_argument("--most-clients", type=int, default=64, help="of a served model")
+    parser.add_argument("--clients-seconds", type=float, default=2.0, help="how long they count")
+    parser.add_argument("--link-steps", type=int, default=40, help="steps on the slow link")
     parser.add_argument("--metaworld-episodes", type=int, default=100)
     parser.add_argument("--metaworld-tasks", type=int, default=10, help="only the first ones")
     args = parser.parse_args()
@@ -219,6 +215,9 @@ def main() -> None:
         full_grid=args.full_grid,
         most_cells=args.most_cells,
         cell_seconds=args.cell_seconds,
+        most_clients=args.most_clients,
+        clients_seconds=args.clients_seconds,
+        link_steps=args.link_steps,
         metaworld_episodes=args.metaworld_episodes,
         metaworld_tasks=args.metaworld_tasks,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from itertools import count
 
@@ -19,6 +20,9 @@ class Settings:
         full_grid: all cases of many endpoints, not only the corners.
         most_cells: at most so many of them; None: all.
         cell_seconds: the longest that one of them takes.
+        most_clients: at most so many clients of a served model.
+        clients_seconds: how long their predictions are counted.
+        link_steps: steps on the slow link.
         metaworld_episodes, metaworld_tasks: how much of MT10.
     """
 
@@ -31,6 +35,9 @@ class Settings:
     full_grid: bool
     most_cells: int | None
     cell_seconds: float
+    most_clients: int
+    clients_seconds: float
+    link_steps: int
     metaworld_episodes: int
     metaworld_tasks: int
 
@@ -46,3 +53,9 @@ class Places:
         if transport == "tcp":
             return "127.0.0.1:0"
         return f"unix://{self._directory}/{next(self._numbers)}.sock"
+
+
+def free_address() -> str:
+    """A TCP address for a server that does not tell which port it took."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"

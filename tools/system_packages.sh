@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the system packages the test suite needs and the machine lacks (Debian and Ubuntu).
 # MuJoCo renders off screen through OSMesa (MUJOCO_GL=osmesa), and the preview page is looked at in
-# headless Chromium; gym-pusht's OpenCV links libGL. No Python package carries any of them.
+# headless Chromium; gym-pusht's OpenCV links libGL; the benchmarks' slow link is made with ip and tc.
+# No Python package carries any of them.
 set -euo pipefail
 
 have_library() { # have_library SONAME
@@ -11,6 +12,7 @@ have_library() { # have_library SONAME
 missing=()
 have_library libOSMesa.so || missing+=(libosmesa6)
 have_library libGL.so.1 || missing+=(libgl1)
+command -v ip >/dev/null && command -v tc >/dev/null || missing+=(iproute2)
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 
 if [ "${#missing[@]}" -eq 0 ]; then

@@ -17,6 +17,9 @@ TINY = [
     "--transport=unix",
     "--most-cells=1",
     "--cell-seconds=0.8",
+    "--most-clients=1",
+    "--clients-seconds=0.3",
+    "--link-steps=2",
     "--metaworld-episodes=2",
     "--metaworld-tasks=1",
 ]
@@ -28,6 +31,9 @@ SAID = {
     "local": "the same loop by hand",
     "many": "| 20 + 0.2 ms a row | 1 ms |",
     "metaworld": "the same steps and rewards: yes",
+    "predict": "`Session.predict` of a `RemoteModel`",
+    "clients": "| 1 | 40 |",
+    "link": "### A slow link",
 }
 
 

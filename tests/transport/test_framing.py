@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -355,6 +356,15 @@ def test_sending_to_a_peer_that_reads_nothing_times_out(pair: Any, size: int) ->
         with within(30.0), pytest.raises(TimeoutError, match=r"send took more than 0\.05 s"):
             while True:
                 sender.send(FrameKind.JOIN, b"", [leaf])
+
+
+def test_a_frame_of_cameras_leaves_a_unix_socket_in_one_piece() -> None:
+    """Before anybody reads of it; as far as the system allows so large a buffer."""
+    allowed = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    with unix_pair() as (one, _):
+        sender = FrameSocket(one)
+        sender.set_timeout(2.0)
+        sender.send(FrameKind.JOIN, b"", [np.zeros(min(2_760_000, allowed // 2), np.uint8)])
 
 
 def test_a_message_over_the_limit_is_not_begun() -> None:

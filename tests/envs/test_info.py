@@ -91,7 +91,7 @@ def test_values_arrive_usable(value: Any, expected: Any) -> None:
     ],
     ids=lambda a: f"{a.dtype}{a.shape}",
 )
-def test_arrays_keep_dtype_and_shape(array: np.ndarray) -> None:
+def test_arrays_keep_dtype_and_shape(door: str, array: np.ndarray) -> None:
     """MET-1, issue 2: between our own ends an array stays one, writable and the caller's own.
 
     To a published client it is nested lists, as the wire has it.

@@ -25,102 +25,109 @@ __all__ = ["run"]
 _COUNT, _WHOLE = click.IntRange(1), click.IntRange(0)
 
 
+_file = click.Path(dir_okay=False, path_type=Path)
+_json: dict[str, Any] = {"callback": json_object, "metavar": "JSON"}
+
+_OPTIONS = [
+    click.option(
+        "--seeds", callback=seed_list, metavar="SEEDS", help="One episode each: 0:50, 0,1,7."
+    ),
+    click.option(
+        "--episodes",
+        type=_WHOLE,
+        metavar="N",
+        help="How many; past the last seed they are unseeded. Default: one a seed, or one.",
+    ),
+    click.option("--model-kwargs", **_json, help="Keyword arguments of the Model's load()."),
+    click.option("--env-kwargs", **_json, help="Keyword arguments of what makes each ENV."),
+    click.option("--lanes", type=_COUNT, metavar="N", help="Make N of each ENV. Default: 1."),
+    click.option(
+        "--package",
+        "packages",
+        multiple=True,
+        metavar="P",
+        help="Import P first, which registers envs. May be repeated.",
+    ),
+    click.option(
+        "--replica",
+        "replicas",
+        multiple=True,
+        metavar="ADDRESS",
+        help="Another copy of a served MODEL. May be repeated.",
+    ),
+    click.option("--max-episode-steps", type=_COUNT, metavar="N", help="Truncate at that step."),
+    click.option(
+        "--max-episode-seconds", type=float, metavar="S", help="Truncate after that long."
+    ),
+    click.option(
+        "--horizon",
+        type=int,
+        default=1,
+        metavar="K",
+        help="Actions of a chunk to execute before predicting again. Default: 1.",
+    ),
+    click.option(
+        "--prefetch-lead",
+        type=_WHOLE,
+        default=0,
+        metavar="M",
+        help="Predict the next chunk while M actions are left. Default: 0.",
+    ),
+    click.option(
+        "--instruction", metavar="TEXT", help="Fills the text leaves of the model's spec."
+    ),
+    click.option(
+        "--trust-entrypoints", is_flag=True, help="Let the model's spec name code to import."
+    ),
+    click.option(
+        "--trial-index-base",
+        type=_WHOLE,
+        default=0,
+        metavar="N",
+        help="The trial of the first episode, for envs that take one. Default: 0.",
+    ),
+    click.option(
+        "--pushdown", is_flag=True, help="Let the envs' servers shrink cameras to what is read."
+    ),
+    click.option("--max-batch", type=_COUNT, metavar="N", help="Most lanes in one prediction."),
+    click.option(
+        "--batch-wait-ms",
+        type=float,
+        metavar="MS",
+        help="Longest wait for more lanes. Default: found by the run.",
+    ),
+    click.option(
+        "--retries",
+        type=_WHOLE,
+        default=0,
+        metavar="N",
+        help="Run an episode again, N times at most, when its server is lost. Default: 0.",
+    ),
+    click.option(
+        "--journal",
+        type=_file,
+        metavar="FILE",
+        help="Keep every finished episode there; the same command goes on from it.",
+    ),
+    click.option("--out", type=_file, metavar="FILE", help="Write the result there, as JSON."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    click.option("--table", is_flag=True, help="Print a line an episode instead of a summary."),
+    click.option(
+        "--score",
+        type=click.Choice(["success", "reward"]),
+        default="success",
+        help="What an episode must have to be scored: a success or failure that its env "
+        "reports (the default), or a finite reward.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Show no progress."),
+    click.option("--verbose", is_flag=True, help="Show the traceback of an error."),
+]
+"""In the order of the help."""
+
+
 def _options(function: Any) -> Any:
-    """Give ``function`` the options; the last one comes last in the help."""
-    file = click.Path(dir_okay=False, path_type=Path)
-    option = click.option
-    json_: dict[str, Any] = {"callback": json_object, "metavar": "JSON"}
-    listed = [
-        option(
-            "--seeds", callback=seed_list, metavar="SEEDS", help="One episode each: 0:50, 0,1,7."
-        ),
-        option(
-            "--episodes",
-            type=_WHOLE,
-            metavar="N",
-            help="How many; past the last seed they are unseeded. Default: one a seed, or one.",
-        ),
-        option("--model-kwargs", **json_, help="Keyword arguments of the Model's load()."),
-        option("--env-kwargs", **json_, help="Keyword arguments of what makes each ENV."),
-        option("--lanes", type=_COUNT, metavar="N", help="Make N of each ENV. Default: 1."),
-        option(
-            "--package",
-            "packages",
-            multiple=True,
-            metavar="P",
-            help="Import P first, which registers envs. May be repeated.",
-        ),
-        option(
-            "--replica",
-            "replicas",
-            multiple=True,
-            metavar="ADDRESS",
-            help="Another copy of a served MODEL. May be repeated.",
-        ),
-        option("--max-episode-steps", type=_COUNT, metavar="N", help="Truncate at that step."),
-        option("--max-episode-seconds", type=float, metavar="S", help="Truncate after that long."),
-        option(
-            "--horizon",
-            type=int,
-            default=1,
-            metavar="K",
-            help="Actions of a chunk to execute before predicting again. Default: 1.",
-        ),
-        option(
-            "--prefetch-lead",
-            type=_WHOLE,
-            default=0,
-            metavar="M",
-            help="Predict the next chunk while M actions are left. Default: 0.",
-        ),
-        option("--instruction", metavar="TEXT", help="Fills the text leaves of the model's spec."),
-        option(
-            "--trust-entrypoints", is_flag=True, help="Let the model's spec name code to import."
-        ),
-        option(
-            "--trial-index-base",
-            type=_WHOLE,
-            default=0,
-            metavar="N",
-            help="The trial of the first episode, for envs that take one. Default: 0.",
-        ),
-        option(
-            "--pushdown", is_flag=True, help="Let the envs' servers shrink cameras to what is read."
-        ),
-        option("--max-batch", type=_COUNT, metavar="N", help="Most lanes in one prediction."),
-        option(
-            "--batch-wait-ms",
-            type=float,
-            metavar="MS",
-            help="Longest wait for more lanes. Default: found by the run.",
-        ),
-        option(
-            "--retries",
-            type=_WHOLE,
-            default=0,
-            metavar="N",
-            help="Run an episode again, N times at most, when its server is lost. Default: 0.",
-        ),
-        option(
-            "--journal",
-            type=file,
-            metavar="FILE",
-            help="Keep every finished episode there; the same command goes on from it.",
-        ),
-        option("--out", type=file, metavar="FILE", help="Write the result there, as JSON."),
-        option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-        option("--table", is_flag=True, help="Print a line an episode instead of a summary."),
-        option(
-            "--score",
-            type=click.Choice(["success", "reward"]),
-            default="success",
-            help="What an episode must have to be scored: a success or failure that its env "
-            "reports (the default), or a finite reward.",
-        ),
-        option("-q", "--quiet", is_flag=True, help="Show no progress."),
-        option("--verbose", is_flag=True, help="Show the traceback of an error."),
-    ]
-    for decorate in reversed(listed):
+    """Give ``function`` the options."""
+    for decorate in reversed(_OPTIONS):
         function = decorate(function)
     return function
 

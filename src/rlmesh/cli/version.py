@@ -15,6 +15,14 @@ import click
 __all__ = ["version"]
 
 _CORE = ("numpy", "protobuf", "grpcio")
+_ALIKE = {
+    "opencv-python-headless": (
+        "opencv-python",
+        "opencv-contrib-python-headless",
+        "opencv-contrib-python",
+    )
+}
+"""Distributions that bring the same module."""
 
 
 @click.command(short_help="Print the version, the build and what is installed beside it.")
@@ -56,7 +64,7 @@ def _installed(name: str) -> str | None:
 
 
 def _extras() -> dict[str, dict[str, str | None]]:
-    """Return the installed version of every package that an extra brings."""
+    """Return the installed version of every package that an extra brings, or of one alike."""
     try:
         wanted = metadata.requires("rlmesh") or []
     except metadata.PackageNotFoundError:  # run from its source
@@ -65,7 +73,9 @@ def _extras() -> dict[str, dict[str, str | None]]:
     for line in wanted:
         found = re.match(r"([\w.-]+).*; *extra *== *['\"]([\w-]+)['\"]", line)
         if found and found[1] != "rlmesh" and found[2] != "all":
-            extras.setdefault(found[2], {})[found[1]] = _installed(found[1])
+            alike = [found[1], *_ALIKE.get(found[1], ())]
+            name = next((name for name in alike if _installed(name)), found[1])
+            extras.setdefault(found[2], {})[name] = _installed(name)
     return dict(sorted(extras.items()))
 
 
